@@ -1,0 +1,227 @@
+//! A suite's lists multiplied out to cases, and the arithmetic of strong and weak scaling.
+//!
+//! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the global batch
+//! is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
+//!
+//! What cannot run with work on every rank stays in the list as skipped, with the reason.
+
+use crate::case::{self, Case};
+use crate::error::PlanError;
+use crate::keys::KEYS;
+use crate::outcome::Outcome;
+use crate::suite::{Suite, split_pair};
+use crate::value::{Axis, Grid, Mode, Value, Volume};
+
+/// A case of a suite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The case.
+    pub case: Case,
+    /// Why it is not run, if it is not.
+    pub skip: Option<Skip>,
+}
+
+/// Why a case is not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip {
+    /// `skipped` or `wont-fit`.
+    pub outcome: Outcome,
+    /// Expected, got and remedy.
+    pub reason: String,
+}
+
+/// A value of `grid` in a suite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GridRule {
+    /// This grid.
+    Fixed(Grid),
+    /// The ranks factored as evenly as possible over these axes (0 sample, 1 depth, 2 height, 3 width).
+    Auto(Vec<usize>),
+    /// `Auto` over samples in weak scaling over samples, else over depth, height and width.
+    AutoByMode,
+}
+
+impl GridRule {
+    /// What the key takes in a suite.
+    pub(crate) const FORM: &str = "NxDxHxW, auto, or auto: and some of the axes n d h w";
+
+    /// Reads the text form.
+    pub(crate) fn read(text: &str) -> Option<GridRule> {
+        let Some(axes) = text.strip_prefix("auto") else {
+            return Grid::read(text).map(GridRule::Fixed);
+        };
+        if axes.is_empty() {
+            return Some(GridRule::AutoByMode);
+        }
+        let axes: Vec<usize> = axes.strip_prefix(':')?.chars().map(|axis| "ndhw".find(axis)).collect::<Option<_>>()?;
+        let repeated = (1..axes.len()).any(|i| axes[..i].contains(&axes[i]));
+        (!axes.is_empty() && !repeated).then_some(GridRule::Auto(axes))
+    }
+
+    /// The grid of `ranks` ranks; `None` if a fixed grid has another number.
+    fn grid(&self, ranks: usize, case: &Case) -> Option<Grid> {
+        match self {
+            GridRule::Fixed(grid) => (grid.ranks() == Some(ranks)).then_some(*grid),
+            GridRule::Auto(axes) => Some(factor(ranks, axes)),
+            GridRule::AutoByMode if case.axis == Some(Axis::Sample) => Some(factor(ranks, &[0])),
+            GridRule::AutoByMode => Some(factor(ranks, &[1, 2, 3])),
+        }
+    }
+}
+
+/// Spreads the prime factors of `ranks`, largest first, each to the axis with the fewest parts so far.
+fn factor(ranks: usize, axes: &[usize]) -> Grid {
+    let mut parts = [1; 4];
+    let mut rest = ranks.max(1);
+    let mut primes = Vec::new();
+    let mut divisor = 2;
+    while rest > 1 {
+        if divisor * divisor > rest {
+            divisor = rest;
+        }
+        while rest.is_multiple_of(divisor) {
+            primes.push(divisor);
+            rest /= divisor;
+        }
+        divisor += 1;
+    }
+    for prime in primes.iter().rev() {
+        // min_by_key takes the first of equals: the order in which the axes are named.
+        if let Some(&axis) = axes.iter().min_by_key(|&&axis| parts[axis]) {
+            parts[axis] *= prime;
+        }
+    }
+    let [n, d, h, w] = parts;
+    Grid { n, d, h, w }
+}
+
+impl Suite {
+    /// The cases, ranks varying fastest; equal ones (one rank of several grids) come once.
+    ///
+    /// # Errors
+    /// Values that do not agree with each other (see [`Case::validate`]), a rank count for which no grid is listed.
+    pub fn cases(&self) -> Result<Vec<Planned>, PlanError> {
+        let mut planned: Vec<Planned> = Vec::new();
+        for case in self.bases()? {
+            for (grid, ranks) in self.grids(&case)? {
+                let next = scale(Case { grid, ranks, ..case.clone() })?;
+                if planned.iter().all(|other| other.case != next.case) {
+                    planned.push(next);
+                }
+            }
+        }
+        Ok(planned)
+    }
+
+    /// The product of all keys but `grid` and `ranks`.
+    fn bases(&self) -> Result<Vec<Case>, PlanError> {
+        let mut cases = vec![Case::default()];
+        for key in KEYS.iter().filter(|key| key.name != "grid" && key.name != "ranks") {
+            let Some(values) = self.values(key.name) else { continue };
+            let mut product = Vec::with_capacity(cases.len() * values.len());
+            for case in &cases {
+                for value in values {
+                    let mut case = case.clone();
+                    case.set(key, value, self.name())?;
+                    product.push(case);
+                }
+            }
+            cases = product;
+        }
+        Ok(cases)
+    }
+
+    /// The grids of one base case with their ranks: grid after grid, each with the rank counts that it can have.
+    fn grids(&self, case: &Case) -> Result<Vec<(Grid, usize)>, PlanError> {
+        let rules: Vec<GridRule> = match self.values("grid") {
+            Some(texts) => texts.iter().filter_map(|text| GridRule::read(text)).collect(),
+            None => vec![GridRule::AutoByMode],
+        };
+        let ranks: Vec<usize> = match self.values("ranks") {
+            Some(texts) => texts.iter().filter_map(|text| text.parse().ok()).collect(),
+            None => {
+                // Without `ranks`, fixed grids are taken as they are and the others have one rank.
+                let of = |rule: &GridRule| if let GridRule::Fixed(grid) = rule { grid.ranks() } else { Some(1) };
+                let mut ranks: Vec<usize> = rules.iter().filter_map(of).collect();
+                ranks.sort_unstable();
+                ranks.dedup();
+                ranks
+            }
+        };
+        for &count in &ranks {
+            if count == 0 || rules.iter().all(|rule| rule.grid(count, case).is_none()) {
+                let got = self.values("grid").unwrap_or_default().join(" ");
+                let remedy = "list such a grid or leave the rank count out";
+                return case::conflict("ranks", &format!("a grid of {count} ranks"), &format!("grid {got}"), remedy);
+            }
+        }
+        let pairs =
+            rules.iter().flat_map(|rule| ranks.iter().filter_map(|&p| rule.grid(p, case).map(|grid| (grid, p))));
+        Ok(pairs.collect())
+    }
+}
+
+/// Applies strong or weak scaling to a case that has the suite's `width` and `batch`.
+fn scale(mut case: Case) -> Result<Planned, PlanError> {
+    let too_big = |what: &str| -> Result<usize, PlanError> {
+        case::conflict(what, "a product below 2^64", "more", "use fewer ranks")
+    };
+    if case.mode == Mode::Weak {
+        case.batch = case.batch.checked_mul(case.grid.n).map_or_else(|| too_big("batch"), Ok)?;
+        if case.axis == Some(Axis::Space) {
+            let mut volume = case.width.0;
+            for (extent, parts) in volume.iter_mut().zip(case.grid.spatial()) {
+                *extent = extent.checked_mul(parts).map_or_else(|| too_big("width"), Ok)?;
+            }
+            case.width = Volume(volume);
+        }
+    }
+    case.validate()?;
+    let skip = idle_ranks(&case).map(|reason| Skip { outcome: Outcome::Skipped, reason });
+    Ok(Planned { case, skip })
+}
+
+/// Why some ranks would own nothing of the input, if so: such a point does not belong in a scaling series.
+fn idle_ranks(case: &Case) -> Option<String> {
+    let [d, h, w] = case.width.0;
+    let axes =
+        [("batch", case.batch, case.grid.n), ("D", d, case.grid.d), ("H", h, case.grid.h), ("W", w, case.grid.w)];
+    axes.iter().find(|(_, extent, parts)| parts > extent).map(|(axis, extent, parts)| {
+        format!(
+            "grid {}: expected at most {extent} parts along {axis} (extent {extent}), got {parts}; use another grid",
+            case.grid
+        )
+    })
+}
+
+/// Which cases of a suite are wanted: each `key=value[,value...]` must hold.
+#[derive(Debug, Clone, Default)]
+pub struct Filter(Vec<(&'static str, Vec<String>)>);
+
+impl Filter {
+    /// Reads the arguments of `--where`.
+    ///
+    /// # Errors
+    /// Text without `=`, an unknown key, a value without the key's form.
+    pub fn parse(pairs: &[String]) -> Result<Filter, PlanError> {
+        let mut filter = Filter::default();
+        for pair in pairs {
+            let (name, values) = split_pair(pair)?;
+            let key = case::find(name, "--where")?;
+            let mut canonical = Vec::new();
+            for value in values.split(',') {
+                // Through a case and back: 32x32x32 and 32 are the same width.
+                let mut case = Case::default();
+                case.set(key, value, "--where")?;
+                canonical.push((key.get)(&case));
+            }
+            filter.0.push((key.name, canonical));
+        }
+        Ok(filter)
+    }
+
+    /// Whether the case is wanted.
+    pub fn keeps(&self, case: &Case) -> bool {
+        self.0.iter().all(|(name, values)| crate::keys::find(name).is_some_and(|key| values.contains(&(key.get)(case))))
+    }
+}
