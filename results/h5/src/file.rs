@@ -46,7 +46,7 @@ impl File {
             .truncate(false)
             .open(path)
             .map_err(|error| Error::io(path, "to create the file", &error))?;
-        let inner = hdf5::File::create(path).map_err(|error| Error::library(path, "create the file", &error))?;
+        let inner = builder().create(path).map_err(|error| Error::library(path, "create the file", &error))?;
         Ok(File { inner, path: path.to_path_buf() })
     }
 
@@ -57,7 +57,7 @@ impl File {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         check_readable(path)?;
-        let inner = hdf5::File::open(path).map_err(|error| Error::library(path, "open the file", &error))?;
+        let inner = builder().open(path).map_err(|error| Error::library(path, "open the file", &error))?;
         Ok(File { inner, path: path.to_path_buf() })
     }
 
@@ -143,6 +143,16 @@ impl File {
     pub(crate) fn missing(&self, what: &'static str, name: &str) -> Error {
         Error::Missing { path: self.path.clone(), what, name: name.to_owned() }
     }
+}
+
+/// Without the library's file locks: a file has one writer and is published by a rename, so they protect nothing here. They
+/// do harm where the file system has none (many parallel ones), and a child process that was started while a file was open
+/// inherits its lock and holds it for as long as it lives.
+fn builder() -> hdf5::FileBuilder {
+    let mut builder = hdf5::FileBuilder::new();
+    #[cfg(can_switch_locks)]
+    builder.with_fapl(|fapl| fapl.file_locking(false));
+    builder
 }
 
 fn check_readable(path: &Path) -> Result<()> {

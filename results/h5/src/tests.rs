@@ -258,3 +258,18 @@ fn types_have_names_for_messages() {
     assert_eq!(Dtype::F32.to_string(), "f32");
     assert_eq!(crate::library_version().split('.').count(), 3);
 }
+
+/// A child that was started while a file was open keeps the descriptor; that must not lock the next writer or reader out.
+#[test]
+fn a_child_process_does_not_keep_files_locked() {
+    let folder = Folder::new();
+    let path = folder.file("x.h5");
+    let file = File::create(&path).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+    file.write("x", &[1], &[1.0f32]).unwrap();
+    file.close().unwrap();
+    let opened = File::open(&path).map(drop).and_then(|()| File::create(&path)).map(drop);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    opened.unwrap();
+}
