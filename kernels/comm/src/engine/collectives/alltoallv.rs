@@ -1,0 +1,28 @@
+//! All-to-all by direct exchange; empty parts need no message.
+
+use super::allgatherv::Concatenate;
+use super::{Exchange, Link, offsets};
+use crate::data::Data;
+use crate::error::Result;
+use crate::transport::Transport;
+
+/// Sends part `j` to rank `j`.
+pub fn start<T: Transport>(
+    link: &Link<'_, T>,
+    data: Data,
+    send_counts: &[usize],
+    recv_counts: &[usize],
+) -> Result<Concatenate<T>> {
+    let (rank, size, dtype, at) = (link.rank(), link.size(), data.dtype(), offsets(send_counts));
+    let mut exchange = Exchange::new(link);
+    for peer in (1..size).map(|i| (rank + i) % size) {
+        if recv_counts[peer] > 0 {
+            exchange.receive(link, peer, dtype, recv_counts[peer])?;
+        }
+        if send_counts[peer] > 0 {
+            exchange.send(link, peer, data.copy(at[peer]..at[peer + 1]))?;
+        }
+    }
+    exchange.put(rank, data.copy(at[rank]..at[rank + 1]));
+    Ok(Concatenate { exchange, dtype, counts: recv_counts.to_vec() })
+}

@@ -1,0 +1,69 @@
+//! Broadcast along a binomial tree.
+
+use super::{Exchange, Link, Machine};
+use crate::data::Data;
+use crate::error::Result;
+use crate::transport::Transport;
+
+/// Positions count from the root: the parent of a position clears its lowest set bit, its children set a lower one.
+pub struct Broadcast<T: Transport> {
+    exchange: Exchange<T>,
+    root: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The payload comes from this rank of the communicator.
+    FromParent(usize),
+    /// The payload is here and on its way to the children.
+    ToChildren(Data),
+}
+
+impl<T: Transport> Broadcast<T> {
+    pub fn start(link: &Link<'_, T>, root: usize, data: Data) -> Result<Self> {
+        let (rank, size) = (link.rank(), link.size());
+        let mut exchange = Exchange::new(link);
+        let position = (rank + size - root) % size;
+        let parent = (position & position.wrapping_sub(1)).wrapping_add(root) % size;
+        if position == 0 {
+            exchange.put(parent, data);
+        } else {
+            exchange.receive(link, parent, data.dtype(), data.len())?;
+        }
+        Ok(Self { exchange, root, stage: Stage::FromParent(parent) })
+    }
+
+    /// Sends to the children, the one with most ranks behind it first.
+    fn forward(&mut self, link: &Link<'_, T>, data: &Data) -> Result<()> {
+        let size = link.size();
+        let position = (link.rank() + size - self.root) % size;
+        let limit = if position == 0 { size.next_power_of_two() } else { 1 << position.trailing_zeros() };
+        let mut bit = limit >> 1;
+        while bit > 0 {
+            if position + bit < size {
+                self.exchange.send(link, (position + bit + self.root) % size, data.copy(0..data.len()))?;
+            }
+            bit >>= 1;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Machine<T> for Broadcast<T> {
+    fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
+        let mut done = self.exchange.advance(link)?;
+        if let Stage::FromParent(parent) = self.stage {
+            let Some(data) = self.exchange.take(parent) else { return Ok(None) };
+            self.forward(link, &data)?;
+            self.stage = Stage::ToChildren(data);
+            done = self.exchange.advance(link)?;
+        }
+        let Stage::ToChildren(data) = &mut self.stage else { return Ok(None) };
+        let dtype = data.dtype();
+        Ok(done.then(|| std::mem::replace(data, Data::empty(dtype))))
+    }
+
+    fn missing(&self, ranks: &mut Vec<usize>) {
+        self.exchange.missing(ranks);
+    }
+}

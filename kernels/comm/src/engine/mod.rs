@@ -1,0 +1,183 @@
+//! The communicator on any transport.
+//!
+//! One [`core::Core`] for each rank keeps all outstanding operations of all its communicators, so that a rank blocked on one
+//! communicator still advances the collectives of the others. Collectives are machines ([`collectives`]) over the
+//! transport's messages.
+
+mod collectives;
+mod core;
+mod group;
+mod split;
+mod tree;
+
+use self::collectives::{Machine, allgatherv, allreduce, alltoallv, barrier, broadcast, reduce_scatter};
+use self::core::{Core, Op};
+use self::group::Group;
+use crate::board::{Operation, Slot};
+use crate::comm::{Combine, Comm, Failure, KEYS, Request};
+use crate::data::{Data, Dtype};
+use crate::error::{CommError, Result};
+use crate::reduce::ReduceOp;
+use crate::transport::{Address, Transport};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A communicator on a transport.
+pub struct Engine<T: Transport> {
+    core: Rc<Core<T>>,
+    group: Rc<Group>,
+    /// Collectives started so far; equal on all ranks.
+    started: Cell<u32>,
+}
+
+impl<T: Transport + 'static> Engine<T> {
+    /// The communicator of all `size` ranks, on the transport of rank `rank`. `slot` is the rank's line of a
+    /// [`crate::Board`].
+    pub fn world(transport: T, rank: usize, size: usize, slot: Arc<Slot>) -> Self {
+        let group = Group { context: 0, rank, members: (0..size).collect() };
+        Self { core: Rc::new(Core::new(transport, slot)), group: Rc::new(group), started: Cell::new(0) }
+    }
+
+    fn check_rank(&self, what: &'static str, got: usize) -> Result<()> {
+        let size = self.size();
+        if got < size { Ok(()) } else { Err(CommError::Rank { what, size, got }) }
+    }
+
+    /// Where a message of a user goes to or comes from.
+    fn address(&self, what: &'static str, peer: usize, key: u32) -> Result<Address> {
+        self.check_rank(what, peer)?;
+        if key < KEYS { Ok(self.group.address(peer, key)) } else { Err(CommError::Key { what, got: key }) }
+    }
+
+    /// The tag and name of the next collective.
+    fn next(&self, name: &'static str) -> (u32, Operation) {
+        let number = self.started.get();
+        self.started.set((number + 1) % KEYS);
+        (KEYS + number, Operation { name, peer: None, key: number })
+    }
+
+    /// Starts a collective whose machine is made by `make`.
+    fn start<M: Machine<T> + 'static>(
+        &self,
+        name: &'static str,
+        make: impl FnOnce(&collectives::Link<'_, T>) -> Result<M>,
+    ) -> Result<Request> {
+        let (tag, operation) = self.next(name);
+        let machine = make(&collectives::Link { transport: &self.core.transport, group: &self.group, tag })?;
+        Ok(self.core.insert(operation, Op::Collective { machine: Box::new(machine), group: self.group.clone(), tag }))
+    }
+
+    /// A collective from start to end.
+    fn run<M: Machine<T> + 'static>(
+        &self,
+        name: &'static str,
+        make: impl FnOnce(&collectives::Link<'_, T>) -> Result<M>,
+    ) -> Result<Data> {
+        let request = self.start(name, make)?;
+        self.core.wait(request)
+    }
+}
+
+impl<T: Transport + 'static> Comm for Engine<T> {
+    fn rank(&self) -> usize {
+        self.group.rank
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn name(&self) -> &'static str {
+        self.core.transport.name()
+    }
+
+    fn global_rank(&self, peer: usize) -> usize {
+        self.group.members[peer]
+    }
+
+    fn isend(&self, peer: usize, key: u32, data: Data) -> Result<Request> {
+        let to = self.address("isend", peer, key)?;
+        let operation = Operation { name: "send", peer: Some(to.global), key };
+        Ok(self.core.insert(operation, Op::Send { sending: self.core.transport.start_send(to, data)?, to: to.global }))
+    }
+
+    fn irecv(&self, peer: usize, key: u32, dtype: Dtype, len: usize) -> Result<Request> {
+        let from = self.address("irecv", peer, key)?;
+        let operation = Operation { name: "recv", peer: Some(from.global), key };
+        Ok(self.core.insert(operation, Op::Recv(self.core.receive(from, dtype, len)?)))
+    }
+
+    fn iallreduce(&self, data: Data, op: ReduceOp) -> Result<Request> {
+        self.start("allreduce", |link| allreduce::Allreduce::start(link, data, op))
+    }
+
+    fn progress(&self) -> Result<()> {
+        self.core.progress()
+    }
+
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.core.test(request)
+    }
+
+    fn wait(&self, request: Request) -> Result<Data> {
+        self.core.wait(request)
+    }
+
+    fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data> {
+        check_counts("reduce_scatter: counts", counts, self.size(), data.len())?;
+        self.run("reduce_scatter", |link| reduce_scatter::ReduceScatter::start(link, data, counts, op))
+    }
+
+    fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data> {
+        check_counts("allgatherv: counts", counts, self.size(), counts.iter().sum())?;
+        check_equal("allgatherv: own count", data.len(), counts[self.rank()])?;
+        self.run("allgatherv", |link| allgatherv::start(link, data, counts))
+    }
+
+    fn alltoallv(&self, data: Data, send_counts: &[usize], recv_counts: &[usize]) -> Result<Data> {
+        check_counts("alltoallv: send counts", send_counts, self.size(), data.len())?;
+        check_counts("alltoallv: receive counts", recv_counts, self.size(), recv_counts.iter().sum())?;
+        check_equal("alltoallv: own count", send_counts[self.rank()], recv_counts[self.rank()])?;
+        self.run("alltoallv", |link| alltoallv::start(link, data, send_counts, recv_counts))
+    }
+
+    fn broadcast(&self, root: usize, data: Data) -> Result<Data> {
+        self.check_rank("broadcast", root)?;
+        self.run("broadcast", |link| broadcast::Broadcast::start(link, root, data))
+    }
+
+    fn tree_allreduce(&self, data: Data, combine: &mut Combine<'_>) -> Result<Data> {
+        tree::tree_allreduce(self, data, combine)
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.run("barrier", barrier::Barrier::start).map(|_| ())
+    }
+
+    fn first_failure(&self, failure: Option<&str>) -> Result<Option<Failure>> {
+        split::first_failure(self, failure)
+    }
+
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Box<dyn Comm>>> {
+        split::split(self, color, key)
+    }
+}
+
+impl<T: Transport> Drop for Engine<T> {
+    fn drop(&mut self) {
+        // A collective that still runs needs the context; then it lives as long as the transport.
+        if self.group.context != 0 && Rc::strong_count(&self.group) == 1 {
+            self.core.transport.close(self.group.context);
+        }
+    }
+}
+
+fn check_counts(what: &'static str, counts: &[usize], size: usize, total: usize) -> Result<()> {
+    check_equal(what, counts.len(), size)?;
+    check_equal(what, counts.iter().sum(), total)
+}
+
+fn check_equal(what: &'static str, got: usize, expected: usize) -> Result<()> {
+    if got == expected { Ok(()) } else { Err(CommError::Counts { what, expected, got }) }
+}

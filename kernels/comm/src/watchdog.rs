@@ -1,0 +1,106 @@
+//! A thread that finds calls which do not return.
+
+use crate::board::{Board, Doing, Operation, RankState, lock};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A call that took longer than the limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HangReport {
+    /// The rank (of the world) that waits longest.
+    pub rank: usize,
+    /// The call it waits in.
+    pub operation: Operation,
+    /// The ranks it waits for.
+    pub peers: Vec<usize>,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// What every rank of this process is doing.
+    pub ranks: Vec<RankState>,
+}
+
+impl fmt::Display for HangReport {
+    /// One line for the rank that waits longest, then one line for every other rank of this process.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (worst, others): (Vec<_>, Vec<_>) = self.ranks.iter().partition(|r| r.rank == self.rank);
+        let lines: Vec<String> = worst.into_iter().chain(others).map(RankState::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Watches a [`Board`] until dropped.
+///
+/// The handler is called at most once, on the watchdog's thread, as soon as a rank has been blocked in one call for
+/// longer than the limit. It has to end the job: report, then exit the process with its own exit code (which makes an
+/// MPI launcher end the other ranks too).
+#[derive(Debug)]
+pub struct Watchdog {
+    shared: Arc<(Mutex<Settings>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Settings {
+    limit: Duration,
+    stop: bool,
+}
+
+impl Watchdog {
+    /// Starts watching. Fails when no thread can be started.
+    pub fn start(
+        board: &Board,
+        limit: Duration,
+        handler: impl FnOnce(HangReport) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new((Mutex::new(Settings { limit, stop: false }), Condvar::new()));
+        let (board, theirs) = (board.clone(), shared.clone());
+        let thread = std::thread::Builder::new().name("watchdog".into()).spawn(move || {
+            if let Some(report) = watch(&board, &theirs) {
+                handler(report);
+            }
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Changes the limit, also for calls that wait already.
+    pub fn set_limit(&self, limit: Duration) {
+        lock(&self.shared.0).limit = limit;
+        self.shared.1.notify_all();
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        lock(&self.shared.0).stop = true;
+        self.shared.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A handler that panicked has printed its message; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Blocks until a call takes longer than the limit, or the watchdog is stopped.
+fn watch(board: &Board, shared: &(Mutex<Settings>, Condvar)) -> Option<HangReport> {
+    let mut settings = lock(&shared.0);
+    while !settings.stop {
+        let limit = settings.limit;
+        if let Some(report) = find(board, limit) {
+            return Some(report);
+        }
+        // Often enough to be late by an eighth of the limit at most.
+        let pause = (limit / 8).clamp(Duration::from_millis(1), Duration::from_millis(500));
+        settings = shared.1.wait_timeout(settings, pause).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    None
+}
+
+fn find(board: &Board, limit: Duration) -> Option<HangReport> {
+    let ranks = board.ranks();
+    let waits = |r: &RankState| matches!(r.doing, Doing::Waiting { .. }) && r.time > limit;
+    let worst = ranks.iter().filter(|r| waits(r)).max_by_key(|r| r.time)?.clone();
+    let Doing::Waiting { operation, missing } = worst.doing else { return None };
+    Some(HangReport { rank: worst.rank, operation, peers: missing, waited: worst.time, ranks })
+}
