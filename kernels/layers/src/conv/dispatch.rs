@@ -1,0 +1,170 @@
+//! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
+
+use super::simd::{Portable, Simd};
+use super::tile::{self, GatherTile, WeightTile};
+use shardmark_tensor::Real;
+use std::any::Any;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// An instruction set that kernels are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Isa {
+    /// Baseline of the compilation target.
+    Portable,
+    /// AVX2 and FMA: 8 lanes of f32.
+    Avx2,
+    /// AVX-512F: 16 lanes of f32.
+    Avx512,
+}
+
+/// All instruction sets, best first.
+pub const ISAS: [Isa; 3] = [Isa::Avx512, Isa::Avx2, Isa::Portable];
+
+impl Isa {
+    /// Name, as `SHARDMARK_SIMD` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this CPU has it.
+    pub fn available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => is_x86_feature_detected!("avx512f"),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// The instruction set of this process: what `SHARDMARK_SIMD` names if this CPU has it, else the best available.
+    pub fn selected() -> Isa {
+        selection().0
+    }
+
+    /// Why [`Isa::selected`] is not what `SHARDMARK_SIMD` asked for, to be shown to the user; `None` when it is.
+    pub fn complaint() -> Option<&'static str> {
+        selection().1.as_deref()
+    }
+
+    /// What a value of `SHARDMARK_SIMD` selects, and the complaint if it cannot be followed.
+    pub fn select(wanted: Option<&str>) -> (Isa, Option<String>) {
+        let usable: Vec<Isa> = ISAS.into_iter().filter(|i| i.available()).collect();
+        let best = usable[0];
+        let Some(wanted) = wanted.filter(|w| !w.is_empty()) else {
+            return (best, None);
+        };
+        match usable.iter().find(|i| i.name() == wanted) {
+            Some(&isa) => (isa, None),
+            None => {
+                let names: Vec<&str> = usable.iter().map(|i| i.name()).collect();
+                let names = names.join(", ");
+                let text = format!("SHARDMARK_SIMD: expected one of {names} on this CPU, got {wanted}; {best} is used");
+                (best, Some(text))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn selection() -> &'static (Isa, Option<String>) {
+    static SELECTION: OnceLock<(Isa, Option<String>)> = OnceLock::new();
+    SELECTION.get_or_init(|| Isa::select(std::env::var("SHARDMARK_SIMD").ok().as_deref()))
+}
+
+/// Most vectors of output channels in a tile.
+pub(super) const MAX_VECS: usize = 2;
+
+/// Outputs of a segment in a tile of `vecs` vectors.
+pub(super) const fn outputs_per_segment(vecs: usize) -> usize {
+    if vecs == 1 { 4 } else { 2 }
+}
+
+type GatherFn<T> = unsafe fn(&GatherTile<T>);
+type WeightFn<T> = unsafe fn(&WeightTile<T>);
+
+/// The kernels of one instruction set.
+pub(super) struct Kernels<T: 'static> {
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// `gather[vecs - 1][segments - 1]`.
+    pub gather: [&'static [GatherFn<T>]; MAX_VECS],
+    /// `weights[vecs - 1][rows - 1]`.
+    pub weights: [&'static [WeightFn<T>]; MAX_VECS],
+}
+
+impl<T: Real> Kernels<T> {
+    /// The kernels of an available instruction set for an element type; f64 has the portable ones only.
+    pub fn of(isa: Isa) -> &'static Kernels<T> {
+        assert!(isa.available(), "the instruction set {isa} is chosen among the available ones");
+        let f32_kernels: &'static dyn Any = match isa {
+            Isa::Portable => &PORTABLE_F32,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &x86::AVX2,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => &x86::AVX512,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => &PORTABLE_F32,
+        };
+        let f64_kernels: &'static dyn Any = &PORTABLE_F64;
+        f32_kernels
+            .downcast_ref()
+            .or_else(|| f64_kernels.downcast_ref())
+            .expect("kernels are compiled for every element type that implements Real")
+    }
+}
+
+/// The kernels of one instruction set; `$features` enables it in every function that the generic body is inlined into.
+macro_rules! kernels {
+    ($simd:ty, $t:ty, $(#[$features:meta])?, segs $($segs:literal)*, rows1 $($rows1:literal)*, rows2 $($rows2:literal)*) => {{
+        $(#[$features])?
+        unsafe fn gather<const SEGS: usize, const PER: usize, const VECS: usize>(tile: &GatherTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { tile::gather::<$simd, SEGS, PER, VECS>(tile) }
+        }
+        $(#[$features])?
+        unsafe fn weights<const ROWS: usize, const VECS: usize>(tile: &WeightTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { tile::weights::<$simd, ROWS, VECS>(tile) }
+        }
+        Kernels {
+            lanes: <$simd as Simd>::LANES,
+            gather: [
+                &[$(gather::<$segs, { outputs_per_segment(1) }, 1>),*],
+                &[$(gather::<$segs, { outputs_per_segment(2) }, 2>),*],
+            ],
+            weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
+        }
+    }};
+}
+
+// With 16 registers: 12 accumulators, two weight vectors and one broadcast input.
+static PORTABLE_F32: Kernels<f32> =
+    kernels!(Portable<f32, 4>, f32,, segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+static PORTABLE_F64: Kernels<f64> =
+    kernels!(Portable<f64, 2>, f64,, segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::simd::{Avx2, Avx512};
+    use super::*;
+
+    pub static AVX2: Kernels<f32> = kernels!(Avx2, f32, #[target_feature(enable = "avx2,fma")],
+        segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+
+    // With 32 registers: 28 accumulators.
+    pub static AVX512: Kernels<f32> = kernels!(Avx512, f32, #[target_feature(enable = "avx512f")],
+        segs 1 2 3 4 5 6 7, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+}

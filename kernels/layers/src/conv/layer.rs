@@ -1,0 +1,104 @@
+//! The convolution that a rank runs.
+
+use super::{Conv, Isa, Local, backward_bias};
+use crate::{Env, Float, Layer, LayerError, Param};
+use shardmark_partition::Region;
+use shardmark_tensor::Block;
+
+/// Convolution with its parameters. Weights and their gradient are kept as `[KD, KH, KW, C, K]`, the order in which the
+/// weight gradient is written and the forward weights are packed.
+pub struct ConvLayer<T: Float> {
+    spec: Conv,
+    local: Local<T>,
+    params: Vec<Param<T>>,
+    forward_is_packed: bool,
+    backward_is_packed: bool,
+}
+
+impl<T: Float> ConvLayer<T> {
+    /// All parameters zero; the instruction set is [`Isa::selected`].
+    pub fn new(spec: Conv) -> Self {
+        Self::with_isa(spec, Isa::selected())
+    }
+
+    /// The same for an available instruction set.
+    pub fn with_isa(spec: Conv, isa: Isa) -> Self {
+        let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
+        let local = Local::new(spec.clone(), isa);
+        ConvLayer { spec, local, params, forward_is_packed: false, backward_is_packed: false }
+    }
+
+    /// Calls `visit(index in [K, C, taps], index in [taps, C, K])` for every weight.
+    fn for_each_weight(&self, mut visit: impl FnMut(usize, usize)) {
+        let (c, k, taps) = (self.spec.c, self.spec.k, self.spec.taps());
+        for tap in 0..taps {
+            for ci in 0..c {
+                for ki in 0..k {
+                    visit((ki * c + ci) * taps + tap, (tap * c + ci) * k + ki);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> Layer<T> for ConvLayer<T> {
+    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        if !self.forward_is_packed {
+            let bias = self.params.get(1).map_or(&[][..], |b| &b.value);
+            self.local.pack_forward(&self.params[0].value, bias);
+            self.forward_is_packed = true;
+        }
+        self.local.forward(x, y, part);
+        Ok(())
+    }
+
+    fn backward_data(
+        &mut self,
+        _env: &Env,
+        _x: &Block<T>,
+        _y: &Block<T>,
+        dy: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        if !self.backward_is_packed {
+            self.local.pack_backward(&self.params[0].value);
+            self.backward_is_packed = true;
+        }
+        self.local.backward_data(dy, dx, part);
+        Ok(())
+    }
+
+    fn backward_params(&mut self, _env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.local.backward_weight(x, dy, part, &mut self.params[0].grad);
+        if let Some(bias) = self.params.get_mut(1) {
+            backward_bias(dy, part, &mut bias.grad);
+        }
+        Ok(())
+    }
+
+    fn params(&self) -> &[Param<T>] {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut [Param<T>] {
+        (self.forward_is_packed, self.backward_is_packed) = (false, false);
+        &mut self.params
+    }
+
+    fn to_torch(&self, i: usize, values: &[T]) -> Vec<T> {
+        let mut out = values.to_vec();
+        if i == 0 {
+            self.for_each_weight(|torch, own| out[torch] = values[own]);
+        }
+        out
+    }
+
+    fn from_torch(&self, i: usize, values: &[T]) -> Vec<T> {
+        let mut out = values.to_vec();
+        if i == 0 {
+            self.for_each_weight(|torch, own| out[own] = values[torch]);
+        }
+        out
+    }
+}

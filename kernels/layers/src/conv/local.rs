@@ -1,0 +1,199 @@
+//! Convolution on blocks: forward, data gradient and weight gradient of sub-boxes in global coordinates.
+//!
+//! The forward pass and the data gradient are the same sweep (`gather`): a data gradient of stride s falls into s
+//! classes per dimension, `(i + pad) mod s`, and each class is a dense convolution of dy with the taps of that class,
+//! flipped. All positions come from the blocks' regions, so halo and border are read where they lie.
+
+use super::dispatch::{Isa, Kernels};
+use super::gather::{self, Sweep};
+use super::pack::Packed;
+use super::{Conv, weights};
+use shardmark_partition::{Region, Span, Window};
+use shardmark_tensor::{Block, Real};
+
+/// Weights as the kernels read them, and the buffers of one thread.
+pub struct Local<T: Real> {
+    spec: Conv,
+    kernels: &'static Kernels<T>,
+    forward: Packed<T>,
+    backward: Vec<Packed<T>>,
+    gather: gather::Scratch,
+    weights: weights::Scratch<T>,
+    rows: Vec<usize>,
+}
+
+/// One class of input positions along a dimension.
+#[derive(Clone, Copy)]
+struct Class {
+    /// `(i + pad) mod stride`, and the first tap.
+    first: usize,
+    /// Taps `first, first + stride, ...`.
+    taps: usize,
+}
+
+fn class(window: &Window, first: usize) -> Class {
+    Class { first, taps: window.kernel.saturating_sub(first).div_ceil(window.stride) }
+}
+
+/// All classes of the three dimensions, in the order in which weights are packed.
+fn classes(windows: &[Window; 3]) -> impl Iterator<Item = [Class; 3]> + '_ {
+    let [d, h, w] = windows.map(|w| w.stride);
+    (0..d * h * w)
+        .map(move |i| [i / (h * w), i / w % h, i % w])
+        .map(|q| std::array::from_fn(|i| class(&windows[i], q[i])))
+}
+
+impl<T: Real> Local<T> {
+    /// Kernels of an available instruction set; weights are to be packed before use.
+    pub fn new(spec: Conv, isa: Isa) -> Self {
+        Local {
+            spec,
+            kernels: Kernels::of(isa),
+            forward: Packed::default(),
+            backward: Vec::new(),
+            gather: gather::Scratch::default(),
+            weights: weights::Scratch::default(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
+    pub fn pack_forward(&mut self, weight: &[T], bias: &[T]) {
+        let Conv { c, k, .. } = self.spec;
+        self.forward
+            .fill(self.kernels.lanes, k, self.spec.taps() * c, |r, to| to.copy_from_slice(&weight[r * k..][..k]));
+        self.forward.set_start(bias);
+    }
+
+    /// Packs the weights `[KD, KH, KW, C, K]` for the data gradient: for each class of input positions its taps,
+    /// flipped, with channels transposed.
+    pub fn pack_backward(&mut self, weight: &[T]) {
+        let Conv { c, k, windows, .. } = self.spec.clone();
+        let [_, kh, kw] = windows.map(|w| w.kernel);
+        let all = classes(&windows).collect::<Vec<_>>();
+        self.backward.resize_with(all.len(), Packed::default);
+        for (q, packed) in all.into_iter().zip(&mut self.backward) {
+            let taps: usize = q.iter().map(|q| q.taps).product();
+            packed.fill(self.kernels.lanes, c, taps * k, |r, to| {
+                let (t, from_k) = (r / k, r % k);
+                let t = [t / (q[1].taps * q[2].taps), t / q[2].taps % q[1].taps, t % q[2].taps];
+                let tap: [usize; 3] = std::array::from_fn(|i| q[i].first + (q[i].taps - 1 - t[i]) * windows[i].stride);
+                let weight = &weight[((tap[0] * kh + tap[1]) * kw + tap[2]) * c * k + from_k..];
+                for (to, w) in to.iter_mut().zip(weight.iter().step_by(k)) {
+                    *to = *w;
+                }
+            });
+        }
+    }
+
+    /// Computes the outputs `part`; `x` covers their inputs.
+    pub fn forward(&mut self, x: &Block<T>, y: &mut Block<T>, part: &Region) {
+        if part.is_empty() {
+            return;
+        }
+        let sweep = self.forward_sweep(x, y, part);
+        tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
+        let run = self.spec.windows[2].kernel * self.spec.c;
+        gather::gather(self.kernels, &sweep, x.data(), y.data_mut(), &self.rows, run, &self.forward, &mut self.gather);
+    }
+
+    /// Computes the input gradients `part`; `dy` covers all outputs that read them, with zeros outside the tensor.
+    pub fn backward_data(&mut self, dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
+        if part.is_empty() {
+            return;
+        }
+        let windows = self.spec.windows;
+        for (q, packed) in classes(&windows).zip(&self.backward) {
+            let dims: [(Span, Window, Class); 3] = std::array::from_fn(|i| (part.0[i + 1], windows[i], q[i]));
+            let members = dims.map(|(span, window, q)| members(span, &window, q));
+            if members.iter().any(|m| m.is_empty()) {
+                continue;
+            }
+            let no_tap = q.iter().any(|q| q.taps == 0);
+            let first_in: [i64; 3] = std::array::from_fn(|i| {
+                if no_tap { dy.region().0[i + 1].lo } else { members[i].lo - q[i].taps as i64 + 1 }
+            });
+            let first_out: [i64; 3] = std::array::from_fn(|i| {
+                members[i].lo * windows[i].stride as i64 + q[i].first as i64 - windows[i].pad as i64
+            });
+            let n = part.0[0].lo;
+            let (dy_steps, dx_steps) = (dy.strides(), dx.strides());
+            let sweep = Sweep {
+                x0: dy.offset([n, first_in[0], first_in[1], first_in[2]]),
+                y0: dx.offset([n, first_out[0], first_out[1], first_out[2]]),
+                extent: [part.0[0].len(), members[0].len(), members[1].len(), members[2].len()],
+                x_step: if no_tap { [0; 4] } else { [dy_steps[0], dy_steps[1], dy_steps[2], dy_steps[3]] },
+                y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
+            };
+            tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
+            let run = q[2].taps * self.spec.k;
+            gather::gather(self.kernels, &sweep, dy.data(), dx.data_mut(), &self.rows, run, packed, &mut self.gather);
+        }
+    }
+
+    /// Overwrites `dw` (`[KD, KH, KW, C, K]`) with the sum over the outputs `part`; `x` covers their inputs.
+    pub fn backward_weight(&mut self, x: &Block<T>, dy: &Block<T>, part: &Region, dw: &mut [T]) {
+        dw.fill(T::ZERO);
+        if part.is_empty() {
+            return;
+        }
+        let sweep = self.forward_sweep(x, dy, part);
+        tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
+        let run = self.spec.windows[2].kernel * self.spec.c;
+        let k = self.spec.k;
+        weights::add(self.kernels, &sweep, x.data(), dy.data(), &self.rows, run, k, dw, &mut self.weights);
+    }
+
+    /// The sweep over the outputs `part` of `y`, which read `x`.
+    fn forward_sweep(&self, x: &Block<T>, y: &Block<T>, part: &Region) -> Sweep {
+        let windows = &self.spec.windows;
+        let first: [i64; 3] = std::array::from_fn(|i| windows[i].inputs(part.0[i + 1]).lo);
+        let (x_steps, y_steps) = (x.strides(), y.strides());
+        let n = part.0[0].lo;
+        Sweep {
+            x0: x.offset([n, first[0], first[1], first[2]]),
+            y0: y.offset([n, part.0[1].lo, part.0[2].lo, part.0[3].lo]),
+            extent: std::array::from_fn(|i| part.0[i].len()),
+            x_step: std::array::from_fn(|i| x_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
+            y_step: std::array::from_fn(|i| y_steps[i]),
+        }
+    }
+}
+
+/// Overwrites `db` (`[K]`) with the sum of `dy` over the outputs `part`.
+pub fn backward_bias<T: Real>(dy: &Block<T>, part: &Region, db: &mut [T]) {
+    // A sum per line first: few terms of like size, then few lines in f64.
+    let mut total = vec![0.0f64; db.len()];
+    let mut line = vec![T::ZERO; db.len()];
+    let [n, d, h, w, _] = part.0;
+    for n in n.lo..n.hi {
+        for d in d.lo..d.hi {
+            for h in h.lo..h.hi {
+                if w.is_empty() {
+                    continue;
+                }
+                line.fill(T::ZERO);
+                let from = dy.offset([n, d, h, w.lo]);
+                for at in dy.data()[from..][..w.len() * db.len()].chunks_exact(db.len()) {
+                    line.iter_mut().zip(at).for_each(|(sum, &g)| *sum += g);
+                }
+                total.iter_mut().zip(&line).for_each(|(total, sum)| *total += sum.to_f64());
+            }
+        }
+    }
+    db.iter_mut().zip(total).for_each(|(db, total)| *db = T::from_f64(total));
+}
+
+/// The positions of a class inside `span`, as `m` in `i = m * stride + first - pad`.
+fn members(span: Span, window: &Window, class: Class) -> Span {
+    let (s, shift) = (window.stride as i64, window.pad as i64 - class.first as i64);
+    let up = |i: i64| (i + shift + s - 1).div_euclid(s);
+    Span::new(up(span.lo), up(span.hi))
+}
+
+/// Offsets of the first input of every run `[tap along D][tap along H]`.
+fn tap_rows<T: Real>(x: &Block<T>, [td, th]: [usize; 2], rows: &mut Vec<usize>) {
+    let [_, step_d, step_h, ..] = x.strides();
+    rows.clear();
+    rows.extend((0..td * th).map(|i| i / th * step_d + i % th * step_h));
+}

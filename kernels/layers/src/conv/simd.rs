@@ -1,0 +1,181 @@
+//! Vectors of the instruction sets that the kernels are compiled for.
+
+use shardmark_tensor::Real;
+
+/// A vector of `LANES` elements and the few operations that a convolution needs.
+///
+/// Every method is `inline(always)` and becomes one instruction inside a function that enables the instruction set.
+///
+/// # Safety
+/// All methods may only run on a CPU that has the instruction set; pointers must be valid for the lanes touched.
+pub(super) trait Simd {
+    /// Element.
+    type T: Real;
+    /// Register.
+    type V: Copy;
+    /// Elements of a register.
+    const LANES: usize;
+    /// All lanes zero.
+    unsafe fn zero() -> Self::V;
+    /// All lanes the element at `p`.
+    unsafe fn splat(p: *const Self::T) -> Self::V;
+    /// `LANES` elements at `p`, any alignment.
+    unsafe fn load(p: *const Self::T) -> Self::V;
+    /// The first `n <= LANES` elements at `p`; the other lanes are zero and not read.
+    unsafe fn load_first(p: *const Self::T, n: usize) -> Self::V;
+    /// Writes all lanes to `p`, any alignment.
+    unsafe fn store(p: *mut Self::T, v: Self::V);
+    /// Writes the first `n <= LANES` lanes to `p`.
+    unsafe fn store_first(p: *mut Self::T, v: Self::V, n: usize);
+    /// `a * b + c`.
+    unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a + b`.
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+}
+
+/// Plain arrays of 16 bytes, which every compiler keeps in registers of the baseline instruction set.
+pub(super) struct Portable<T, const LANES: usize>(std::marker::PhantomData<T>);
+
+impl<T: Real, const N: usize> Simd for Portable<T, N> {
+    type T = T;
+    type V = [T; N];
+    const LANES: usize = N;
+    #[inline(always)]
+    unsafe fn zero() -> [T; N] {
+        [T::ZERO; N]
+    }
+    #[inline(always)]
+    unsafe fn splat(p: *const T) -> [T; N] {
+        // SAFETY: the caller vouches for the pointer.
+        [unsafe { *p }; N]
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const T) -> [T; N] {
+        // SAFETY: the caller vouches for N elements.
+        unsafe { p.cast::<[T; N]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn load_first(p: *const T, n: usize) -> [T; N] {
+        // SAFETY: the caller vouches for n elements.
+        std::array::from_fn(|i| if i < n { unsafe { *p.add(i) } } else { T::ZERO })
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut T, v: [T; N]) {
+        // SAFETY: the caller vouches for N elements.
+        unsafe { p.cast::<[T; N]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(p: *mut T, v: [T; N], n: usize) {
+        for i in 0..n {
+            // SAFETY: the caller vouches for n elements.
+            unsafe { *p.add(i) = v[i] }
+        }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: [T; N], b: [T; N], c: [T; N]) -> [T; N] {
+        // Separate operations: a fused one is a library call on the baseline instruction set.
+        std::array::from_fn(|i| c[i] + a[i] * b[i])
+    }
+    #[inline(always)]
+    unsafe fn add(a: [T; N], b: [T; N]) -> [T; N] {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Simd;
+    use std::arch::x86_64::*;
+
+    /// 16 lanes of f32 (AVX-512F).
+    pub struct Avx512;
+
+    /// 8 lanes of f32 (AVX2 and FMA).
+    pub struct Avx2;
+
+    // SAFETY of both: the callers of the trait's methods vouch for the CPU and for the pointers.
+    impl Simd for Avx512 {
+        type T = f32;
+        type V = __m512;
+        const LANES: usize = 16;
+        #[inline(always)]
+        unsafe fn zero() -> __m512 {
+            unsafe { _mm512_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn splat(p: *const f32) -> __m512 {
+            unsafe { _mm512_set1_ps(*p) }
+        }
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> __m512 {
+            unsafe { _mm512_loadu_ps(p) }
+        }
+        #[inline(always)]
+        unsafe fn load_first(p: *const f32, n: usize) -> __m512 {
+            unsafe { _mm512_maskz_loadu_ps(((1u32 << n) - 1) as u16, p) }
+        }
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, v: __m512) {
+            unsafe { _mm512_storeu_ps(p, v) }
+        }
+        #[inline(always)]
+        unsafe fn store_first(p: *mut f32, v: __m512, n: usize) {
+            unsafe { _mm512_mask_storeu_ps(p, ((1u32 << n) - 1) as u16, v) }
+        }
+        #[inline(always)]
+        unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn add(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_add_ps(a, b) }
+        }
+    }
+
+    /// Lanes below `n` all ones.
+    #[inline(always)]
+    unsafe fn first_lanes(n: usize) -> __m256i {
+        unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+    }
+
+    impl Simd for Avx2 {
+        type T = f32;
+        type V = __m256;
+        const LANES: usize = 8;
+        #[inline(always)]
+        unsafe fn zero() -> __m256 {
+            unsafe { _mm256_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn splat(p: *const f32) -> __m256 {
+            unsafe { _mm256_broadcast_ss(&*p) }
+        }
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> __m256 {
+            unsafe { _mm256_loadu_ps(p) }
+        }
+        #[inline(always)]
+        unsafe fn load_first(p: *const f32, n: usize) -> __m256 {
+            unsafe { _mm256_maskload_ps(p, first_lanes(n)) }
+        }
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, v: __m256) {
+            unsafe { _mm256_storeu_ps(p, v) }
+        }
+        #[inline(always)]
+        unsafe fn store_first(p: *mut f32, v: __m256, n: usize) {
+            unsafe { _mm256_maskstore_ps(p, first_lanes(n), v) }
+        }
+        #[inline(always)]
+        unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+            unsafe { _mm256_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn add(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_add_ps(a, b) }
+        }
+    }
+}

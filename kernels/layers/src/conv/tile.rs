@@ -1,0 +1,176 @@
+//! The two register-blocked inner kernels, generic over the instruction set.
+//!
+//! `gather` (forward, and data gradient with flipped weights): SEGS*PER outputs x VECS vectors of output channels stay
+//! in registers while the reduction runs; a step loads VECS weight vectors and broadcasts one input per output.
+//! `weights` (weight gradient): ROWS reduction elements x VECS vectors of output channels stay in registers while the
+//! kernel walks along outputs; a step loads VECS gradient vectors and broadcasts ROWS neighbouring inputs.
+//!
+//! Channels are last, so that the inputs `x[w*stride .. +KW, 0..C]` of an output are one contiguous run: few input
+//! channels need no kernel of their own.
+
+use super::simd::Simd;
+
+/// Most segments of a `gather` tile.
+pub(super) const MAX_SEGS: usize = 7;
+
+/// A contiguous run of the reduction: the inputs at `offset .. offset + len` from an output's first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// Up to `MAX_SEGS` outputs' positions; a segment is PER outputs a constant step apart.
+pub(super) struct GatherTile<'a, T> {
+    /// First input of each segment's first output.
+    pub x: [*const T; MAX_SEGS],
+    /// First output channel of each segment's first output.
+    pub y: [*mut T; MAX_SEGS],
+    /// Outputs before this one belong to another segment and are not written.
+    pub from: [usize; MAX_SEGS],
+    /// Elements of x from one output of a segment to the next.
+    pub x_step: usize,
+    /// The same of y.
+    pub y_step: usize,
+    /// The reduction.
+    pub pieces: &'a [Piece],
+    /// Weights `[reduction][VECS * LANES]`.
+    pub weights: *const T,
+    /// Start values `[VECS * LANES]`, or null to go on from what y holds.
+    pub start: *const T,
+    /// Channels of the last vector that exist.
+    pub tail: usize,
+}
+
+/// Computes one tile.
+///
+/// # Safety
+/// The CPU has S; every position that the tile describes lies inside its array.
+#[inline(always)]
+pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(t: &GatherTile<S::T>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut acc = [[[S::zero(); VECS]; PER]; SEGS];
+        if t.start.is_null() {
+            for s in 0..SEGS {
+                for p in 0..PER {
+                    acc[s][p] = load_channels::<S, VECS>(t.y[s].add(p * t.y_step), t.tail);
+                }
+            }
+        } else {
+            let start: [S::V; VECS] = std::array::from_fn(|v| S::load(t.start.add(v * S::LANES)));
+            acc = [[start; PER]; SEGS];
+        }
+        let x: [*const S::T; SEGS] = std::array::from_fn(|s| t.x[s]);
+        let mut w = t.weights;
+        for piece in t.pieces {
+            let mut at: [usize; PER] = std::array::from_fn(|p| piece.offset + p * t.x_step);
+            for _ in 0..piece.len {
+                let weights: [S::V; VECS] = std::array::from_fn(|v| S::load(w.add(v * S::LANES)));
+                for s in 0..SEGS {
+                    for p in 0..PER {
+                        let x = S::splat(x[s].add(at[p]));
+                        for v in 0..VECS {
+                            acc[s][p][v] = S::mul_add(x, weights[v], acc[s][p][v]);
+                        }
+                    }
+                }
+                w = w.add(VECS * S::LANES);
+                for p in 0..PER {
+                    at[p] += 1;
+                }
+            }
+        }
+        for s in 0..SEGS {
+            for p in 0..PER {
+                if p >= t.from[s] {
+                    store_channels::<S, VECS>(t.y[s].add(p * t.y_step), acc[s][p], t.tail);
+                }
+            }
+        }
+    }
+}
+
+/// A line of outputs along which the weight gradient is summed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Offset of the first output's inputs in x.
+    pub x: usize,
+    /// Offset of the first output in dy.
+    pub y: usize,
+    /// Outputs.
+    pub len: usize,
+}
+
+/// A tile of the weight gradient.
+pub(super) struct WeightTile<'a, T> {
+    /// The tile's first input of the output at offset 0.
+    pub x: *const T,
+    /// Elements of x from one output of a line to the next.
+    pub x_step: usize,
+    /// Lines of outputs.
+    pub lines: &'a [Line],
+    /// Their gradients `[outputs][VECS * LANES]`, in order.
+    pub dy: *const T,
+    /// The tile's first weight gradient.
+    pub dw: *mut T,
+    /// Elements of dw from one reduction element to the next.
+    pub dw_step: usize,
+    /// Channels of the last vector that exist.
+    pub tail: usize,
+}
+
+/// Adds the contributions of some outputs to one tile of the weight gradient.
+///
+/// # Safety
+/// The CPU has S; every position that the tile describes lies inside its array.
+#[inline(always)]
+pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &WeightTile<S::T>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut acc = [[S::zero(); VECS]; ROWS];
+        let mut dy = t.dy;
+        for line in t.lines {
+            let mut x = t.x.add(line.x);
+            for _ in 0..line.len {
+                let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
+                for r in 0..ROWS {
+                    let x = S::splat(x.add(r));
+                    for v in 0..VECS {
+                        acc[r][v] = S::mul_add(x, g[v], acc[r][v]);
+                    }
+                }
+                dy = dy.add(VECS * S::LANES);
+                x = x.add(t.x_step);
+            }
+        }
+        for r in 0..ROWS {
+            let at = t.dw.add(r * t.dw_step);
+            let before = load_channels::<S, VECS>(at, t.tail);
+            let sum: [S::V; VECS] = std::array::from_fn(|v| S::add(before[v], acc[r][v]));
+            store_channels::<S, VECS>(at, sum, t.tail);
+        }
+    }
+}
+
+/// VECS vectors of channels, the last with `tail` channels.
+#[inline(always)]
+unsafe fn load_channels<S: Simd, const VECS: usize>(p: *const S::T, tail: usize) -> [S::V; VECS] {
+    // SAFETY: the caller vouches for the channels.
+    std::array::from_fn(|v| unsafe {
+        let p = p.add(v * S::LANES);
+        if v + 1 < VECS { S::load(p) } else { S::load_first(p, tail) }
+    })
+}
+
+/// The same, written.
+#[inline(always)]
+unsafe fn store_channels<S: Simd, const VECS: usize>(p: *mut S::T, values: [S::V; VECS], tail: usize) {
+    for v in 0..VECS {
+        // SAFETY: the caller vouches for the channels.
+        unsafe {
+            let p = p.add(v * S::LANES);
+            if v + 1 < VECS { S::store(p, values[v]) } else { S::store_first(p, values[v], tail) }
+        }
+    }
+}
