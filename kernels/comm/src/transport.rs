@@ -71,10 +71,12 @@ pub struct Member {
     pub rank: usize,
 }
 
-/// A receive in words, for errors: `recv from rank 1 (key 17)`.
-pub(crate) fn describe_recv(sender: usize, tag: u32) -> String {
-    match tag.checked_sub(KEYS) {
-        None => format!("recv from rank {sender} (key {tag})"),
-        Some(number) => format!("collective {number}, part of rank {sender}"),
+impl Address {
+    /// A receive from here in words, for errors: `recv from rank 1 (key 17)`.
+    pub fn describe_recv(&self) -> String {
+        match self.tag.checked_sub(KEYS) {
+            None => format!("recv from rank {} (key {})", self.global, self.tag),
+            Some(number) => format!("collective {number}, part of rank {}", self.global),
+        }
     }
 }

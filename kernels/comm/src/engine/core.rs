@@ -6,7 +6,7 @@ use crate::board::{Operation, Slot};
 use crate::comm::Request;
 use crate::data::{Data, Dtype};
 use crate::error::{CommError, Result};
-use crate::transport::{Address, Transport, describe_recv};
+use crate::transport::{Address, Transport};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ impl<T: Transport> Incoming<T> {
 
     pub fn poll(&mut self, transport: &T) -> Result<Option<Data>> {
         let Some(data) = transport.poll_recv(&mut self.receiving)? else { return Ok(None) };
-        let what = || describe_recv(self.from.global, self.from.tag);
+        let what = || self.from.describe_recv();
         if data.dtype() != self.dtype {
             return Err(CommError::Dtype { what: what(), expected: self.dtype, got: data.dtype() });
         }

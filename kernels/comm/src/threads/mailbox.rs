@@ -12,7 +12,7 @@ pub(crate) type StreamName = (u32, usize, u32);
 /// The right to the `number`-th message of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
-    pub stream: StreamName,
+    stream: StreamName,
     number: u64,
 }
 

@@ -4,7 +4,7 @@ use super::mailbox::{Mailbox, Ticket};
 use crate::board::lock;
 use crate::data::{Data, Dtype};
 use crate::error::{CommError, Result};
-use crate::transport::{Address, Member, Transport, describe_recv};
+use crate::transport::{Address, Member, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -77,7 +77,7 @@ impl Threads {
 impl Transport for Threads {
     /// Delivered at once; the type is kept for the empty buffer that `wait` gives.
     type Sending = Dtype;
-    type Receiving = Ticket;
+    type Receiving = (Ticket, Address);
 
     fn name(&self) -> &'static str {
         "threads"
@@ -89,20 +89,19 @@ impl Transport for Threads {
         Ok(dtype)
     }
 
-    fn start_recv(&self, from: Address, _: Dtype, _: usize) -> Result<Ticket> {
-        Ok(self.mailbox().expect((from.context, from.global, from.tag)))
+    fn start_recv(&self, from: Address, _: Dtype, _: usize) -> Result<(Ticket, Address)> {
+        Ok((self.mailbox().expect((from.context, from.global, from.tag)), from))
     }
 
     fn poll_send(&self, sending: &mut Dtype) -> Result<Option<Data>> {
         Ok(Some(Data::empty(*sending)))
     }
 
-    fn poll_recv(&self, ticket: &mut Ticket) -> Result<Option<Data>> {
-        let (_, sender, tag) = ticket.stream;
+    fn poll_recv(&self, (ticket, from): &mut (Ticket, Address)) -> Result<Option<Data>> {
         // Looked at before the mailbox: all that the sender sent lies there when it is set.
-        let finished = self.world.finished[sender].load(Ordering::Acquire);
+        let finished = self.world.finished[from.global].load(Ordering::Acquire);
         match self.mailbox().take(ticket) {
-            None if finished => Err(CommError::RankFinished { what: describe_recv(sender, tag), rank: sender }),
+            None if finished => Err(CommError::RankFinished { what: from.describe_recv(), rank: from.global }),
             message => Ok(message),
         }
     }
