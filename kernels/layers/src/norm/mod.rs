@@ -1,0 +1,188 @@
+//! Batch normalisation with statistics over a group of ranks.
+//!
+//! Over the `m` positions `[N, D, H, W]` that a group of ranks owns, for each channel:
+//!
+//! ```text
+//! mean = 1/m sum x      var = 1/m sum (x - mean)^2      xhat = (x - mean) / sqrt(var + eps)      y = weight*xhat + bias
+//! dbias = sum dy        dweight = sum dy*xhat           dx = weight / sqrt(var + eps) * (dy - dbias/m - xhat*dweight/m)
+//! ```
+//!
+//! Sums are in f64. The ranks of a group merge (count, mean, M2) in rank order by the pairwise formula of Chan, Golub and
+//! LeVeque (1979), where M2 is the sum of squared deviations: nothing is ever the difference of two large sums, and
+//! ranks may own unequal parts or nothing. The gradient through the group's statistics is exact: its two sums are
+//! reduced over the same group. The biased variance normalises; the running variance takes the unbiased one,
+//! `M2 / (m - 1)`, as in PyTorch.
+
+mod local;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec};
+use shardmark_comm::{CommExt, ReduceOp};
+use shardmark_partition::step::{CollectiveKind, Pass};
+use shardmark_partition::{AxisSet, Region};
+use shardmark_tensor::Block;
+
+/// Batch normalisation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchNorm {
+    /// Channels.
+    pub channels: usize,
+    /// Added to the variance (PyTorch: 1e-5).
+    pub eps: f64,
+    /// Share of the batch in the running statistics, `running = (1 - momentum) * running + momentum * batch`: PyTorch's
+    /// sense (default 0.1); a decay of 0.999 elsewhere is a momentum of 0.001 here.
+    pub momentum: f64,
+    /// Grid axes along which the ranks share statistics; none: each rank has its own.
+    pub group: AxisSet,
+}
+
+impl BatchNorm {
+    /// `weight` and `bias`, one value a channel.
+    pub fn params(&self) -> Vec<ParamSpec> {
+        let param = |name, value| ParamSpec { name, shape: vec![self.channels], init: Init::Constant(value) };
+        vec![param("weight", 1.0), param("bias", 0.0)]
+    }
+
+    /// What a rank of a group of several performs in training: one merge of f64 (count, means, M2s) forward, one sum of
+    /// two f64 a channel backward. A group of one rank performs none, and neither does evaluation.
+    pub fn collectives(&self, pass: Pass) -> Vec<Collective> {
+        let (kind, values) = match pass {
+            Pass::Forward => (CollectiveKind::TreeAllReduce, 1 + 2 * self.channels),
+            Pass::Backward => (CollectiveKind::AllReduce, 2 * self.channels),
+            Pass::Input | Pass::Update => return Vec::new(),
+        };
+        if self.group == AxisSet::NONE {
+            return Vec::new();
+        }
+        vec![Collective { group: self.group, kind, bytes: (values * size_of::<f64>()) as u64 }]
+    }
+}
+
+/// Statistics that normalised a batch.
+#[derive(Clone, Debug, Default)]
+struct Statistics {
+    /// Positions.
+    count: f64,
+    mean: Vec<f64>,
+    /// `1 / sqrt(var + eps)`.
+    inv_std: Vec<f64>,
+}
+
+/// [`BatchNorm`] on a rank. The gradients of its parameters come with [`Layer::backward_data`], which needs their sums
+/// anyway: it is to be called for every batch norm, also for one whose input gradient nobody reads.
+#[derive(Clone, Debug)]
+pub struct NormLayer<T> {
+    spec: BatchNorm,
+    params: [Param<T>; 2],
+    running_mean: Vec<T>,
+    running_var: Vec<T>,
+    used: Statistics,
+}
+
+impl<T: Float> NormLayer<T> {
+    /// The layer of a spec, with running mean 0 and variance 1.
+    pub fn new(spec: BatchNorm) -> Self {
+        let c = spec.channels;
+        let weight = Param { value: vec![T::ONE; c], grad: vec![T::ZERO; c] };
+        NormLayer {
+            params: [weight, Param::zeros(c)],
+            running_mean: vec![T::ZERO; c],
+            running_var: vec![T::ONE; c],
+            used: Statistics::default(),
+            spec,
+        }
+    }
+
+    /// Statistics of the group's batch; the running ones take their share.
+    fn batch_statistics(&mut self, env: &Env, x: &Block<T>, part: &Region) -> Result<Statistics, LayerError> {
+        let c = self.spec.channels;
+        let mut record = local::moments(x, part, c);
+        if let Some(group) = env.groups.group(self.spec.group) {
+            env.communicate(|| group.tree_allreduce_vec(&mut record, &mut local::merge))?;
+        }
+        let (count, mean, m2) = (record[0], &record[1..=c], &record[1 + c..]);
+        if count > 0.0 {
+            let keep = 1.0 - self.spec.momentum;
+            let update = |running: &mut T, batch| {
+                *running = T::from_f64(keep * running.to_f64() + self.spec.momentum * batch);
+            };
+            self.running_mean.iter_mut().zip(mean).for_each(|(r, &mean)| update(r, mean));
+            let unbiased = (count - 1.0).max(1.0);
+            self.running_var.iter_mut().zip(m2).for_each(|(r, m2)| update(r, m2 / unbiased));
+        }
+        let inv_std = m2.iter().map(|m2| 1.0 / (m2 / count.max(1.0) + self.spec.eps).sqrt()).collect();
+        Ok(Statistics { count, mean: mean.to_vec(), inv_std })
+    }
+
+    fn running_statistics(&self) -> Statistics {
+        let widen = |values: &[T]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
+        let inv_std = widen(&self.running_var).iter().map(|var| 1.0 / (var + self.spec.eps).sqrt()).collect();
+        Statistics { count: 0.0, mean: widen(&self.running_mean), inv_std }
+    }
+}
+
+impl<T: Float> Layer<T> for NormLayer<T> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.used = if env.training { self.batch_statistics(env, x, part)? } else { self.running_statistics() };
+        let scale = self.params[0].value.iter().zip(&self.used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
+        let affine = local::Affine {
+            mean: self.used.mean.iter().map(|&m| T::from_f64(m)).collect(),
+            scale: scale.collect(),
+            shift: self.params[1].value.clone(),
+        };
+        local::normalise(&affine, x, y, part);
+        Ok(())
+    }
+
+    fn backward_data(
+        &mut self,
+        env: &Env,
+        x: &Block<T>,
+        _y: &Block<T>,
+        dy: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        let (c, used) = (self.spec.channels, &self.used);
+        // [sum dy, sum dy * xhat] of this rank: its part of the gradients of bias and weight.
+        let mut sums = local::gradient_sums(&used.mean, x, dy, part);
+        sums[c..].iter_mut().zip(&used.inv_std).for_each(|(sum, s)| *sum *= s);
+        let [weight, bias] = &mut self.params;
+        bias.grad.iter_mut().zip(&sums[..c]).for_each(|(g, &sum)| *g = T::from_f64(sum));
+        weight.grad.iter_mut().zip(&sums[c..]).for_each(|(g, &sum)| *g = T::from_f64(sum));
+        if !env.training {
+            // Running statistics do not depend on x.
+            sums.fill(0.0);
+        } else if let Some(group) = env.groups.group(self.spec.group) {
+            sums = env.communicate(|| group.allreduce_vec(sums, ReduceOp::Sum))?;
+        }
+        let m = used.count.max(1.0);
+        let per_channel = |f: &dyn Fn(usize) -> f64| (0..c).map(|i| T::from_f64(f(i))).collect::<Vec<T>>();
+        let through = local::Gradient {
+            mean: per_channel(&|i| used.mean[i]),
+            scale: per_channel(&|i| weight.value[i].to_f64() * used.inv_std[i]),
+            mean_dy: per_channel(&|i| sums[i] / m),
+            slope: per_channel(&|i| sums[c + i] * used.inv_std[i] / m),
+        };
+        local::input_gradient(&through, x, dy, dx, part);
+        Ok(())
+    }
+
+    fn params(&self) -> &[Param<T>] {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut [Param<T>] {
+        &mut self.params
+    }
+
+    fn buffers(&self) -> Vec<(&'static str, &[T])> {
+        vec![("running_mean", &self.running_mean), ("running_var", &self.running_var)]
+    }
+
+    fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Vec<T>)> {
+        vec![("running_mean", &mut self.running_mean), ("running_var", &mut self.running_var)]
+    }
+}
