@@ -6,7 +6,7 @@
 
 use super::dispatch::{Isa, Kernels};
 use super::gather::{self, Sweep};
-use super::pack::Packed;
+use super::pack::{Blocks, Packed};
 use super::{Conv, weights};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Real};
@@ -59,30 +59,24 @@ impl<T: Real> Local<T> {
 
     /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
     pub fn pack_forward(&mut self, weight: &[T], bias: &[T]) {
-        let Conv { c, k, .. } = self.spec;
-        self.forward
-            .fill(self.kernels.lanes, k, self.spec.taps() * c, |r, to| to.copy_from_slice(&weight[r * k..][..k]));
+        let blocks = Blocks { channels: self.spec.k, lanes: self.kernels.lanes };
+        self.forward.fill_rows(blocks, self.spec.taps() * self.spec.c, weight);
         self.forward.set_start(bias);
     }
 
     /// Packs the weights `[KD, KH, KW, C, K]` for the data gradient: for each class of input positions its taps,
     /// flipped, with channels transposed.
     pub fn pack_backward(&mut self, weight: &[T]) {
-        let Conv { c, k, windows, .. } = self.spec.clone();
+        let Conv { c, k, windows, .. } = self.spec;
         let [_, kh, kw] = windows.map(|w| w.kernel);
-        let all = classes(&windows).collect::<Vec<_>>();
-        self.backward.resize_with(all.len(), Packed::default);
-        for (q, packed) in all.into_iter().zip(&mut self.backward) {
-            let taps: usize = q.iter().map(|q| q.taps).product();
-            packed.fill(self.kernels.lanes, c, taps * k, |r, to| {
-                let (t, from_k) = (r / k, r % k);
-                let t = [t / (q[1].taps * q[2].taps), t / q[2].taps % q[1].taps, t % q[2].taps];
-                let tap: [usize; 3] = std::array::from_fn(|i| q[i].first + (q[i].taps - 1 - t[i]) * windows[i].stride);
-                let weight = &weight[((tap[0] * kh + tap[1]) * kw + tap[2]) * c * k + from_k..];
-                for (to, w) in to.iter_mut().zip(weight.iter().step_by(k)) {
-                    *to = *w;
-                }
-            });
+        let blocks = Blocks { channels: c, lanes: self.kernels.lanes };
+        self.backward.resize_with(windows.iter().map(|w| w.stride).product(), Packed::default);
+        for (q, packed) in classes(&windows).zip(&mut self.backward) {
+            let taps = |i: usize| (0..q[i].taps).rev().map(move |t| q[i].first + t * windows[i].stride);
+            let offsets: Vec<usize> = taps(0)
+                .flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k)))
+                .collect();
+            packed.fill_columns(blocks, k, &offsets, weight);
         }
     }
 
@@ -133,15 +127,15 @@ impl<T: Real> Local<T> {
 
     /// Overwrites `dw` (`[KD, KH, KW, C, K]`) with the sum over the outputs `part`; `x` covers their inputs.
     pub fn backward_weight(&mut self, x: &Block<T>, dy: &Block<T>, part: &Region, dw: &mut [T]) {
-        dw.fill(T::ZERO);
         if part.is_empty() {
+            dw.fill(T::ZERO);
             return;
         }
         let sweep = self.forward_sweep(x, dy, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let run = self.spec.windows[2].kernel * self.spec.c;
         let k = self.spec.k;
-        weights::add(self.kernels, &sweep, x.data(), dy.data(), &self.rows, run, k, dw, &mut self.weights);
+        weights::sum(self.kernels, &sweep, x.data(), dy.data(), &self.rows, run, k, dw, &mut self.weights);
     }
 
     /// The sweep over the outputs `part` of `y`, which read `x`.

@@ -58,6 +58,22 @@ pub(super) struct ChannelBlock {
     pub tail: usize,
 }
 
+impl ChannelBlock {
+    /// Channels that exist.
+    pub fn existing(&self, lanes: usize) -> usize {
+        (self.vecs - 1) * lanes + self.tail
+    }
+}
+
+/// Copies the first `to.len()` elements, a few at most, without a call.
+#[inline(always)]
+pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
+    let from = &from[..to.len()];
+    let ((to, to_rest), (from, from_rest)) = (to.as_chunks_mut::<16>(), from.as_chunks::<16>());
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
+}
+
 impl Blocks {
     /// Channels rounded up to vectors.
     pub fn padded(&self) -> usize {
@@ -94,22 +110,38 @@ pub(super) struct Packed<T> {
 }
 
 impl<T: Real> Packed<T> {
-    /// Packs rows of output channels: `row(r)` holds the weights of reduction element `r` (all `channels`).
-    pub fn fill(&mut self, lanes: usize, channels: usize, reduction: usize, mut row: impl FnMut(usize, &mut [T])) {
-        self.blocks = Blocks { channels, lanes };
+    /// Sets the sizes; start values are then zero, and so are the lanes beyond the last channel.
+    fn resize(&mut self, blocks: Blocks, reduction: usize) {
+        self.blocks = blocks;
         self.reduction = reduction;
-        let padded = self.blocks.padded();
-        self.data.resize(padded * reduction);
-        self.start.resize(padded);
-        self.start.as_mut_slice().fill(T::ZERO);
-        let mut whole = vec![T::ZERO; padded];
-        let data = self.data.as_mut_slice();
-        for r in 0..reduction {
-            row(r, &mut whole[..channels]);
-            for block in self.blocks.all() {
-                let width = block.vecs * lanes;
-                let to = block.first * reduction + r * width;
-                data[to..to + width].copy_from_slice(&whole[block.first..block.first + width]);
+        self.data.resize(blocks.padded() * reduction);
+        self.start.resize(blocks.padded());
+    }
+
+    /// Packs weights `[reduction][channels]`.
+    pub fn fill_rows(&mut self, blocks: Blocks, reduction: usize, weight: &[T]) {
+        self.resize(blocks, reduction);
+        for block in blocks.all() {
+            let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
+            let to = self.data.as_mut_slice()[block.first * reduction..].chunks_exact_mut(width);
+            for (to, from) in to.zip(weight.chunks_exact(blocks.channels)) {
+                copy(&mut to[..existing], &from[block.first..]);
+            }
+        }
+    }
+
+    /// Packs the transposes of matrices `[channels][inner]` that start at `offsets` in `weight`.
+    pub fn fill_columns(&mut self, blocks: Blocks, inner: usize, offsets: &[usize], weight: &[T]) {
+        self.resize(blocks, offsets.len() * inner);
+        for block in blocks.all() {
+            let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
+            let base = block.first * self.reduction;
+            for (i, offset) in offsets.iter().enumerate() {
+                let to = &mut self.data.as_mut_slice()[base + i * inner * width..][..inner * width];
+                let rows = weight[offset + block.first * inner..].chunks_exact(inner);
+                for (c, row) in rows.take(existing).enumerate() {
+                    to.iter_mut().skip(c).step_by(width).zip(row).for_each(|(to, from)| *to = *from);
+                }
             }
         }
     }

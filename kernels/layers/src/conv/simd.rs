@@ -31,6 +31,24 @@ pub(super) trait Simd {
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// Returns `i`, without the compiler's knowing: it then addresses `base + i` with two registers instead of keeping
+    /// a pointer for every sum, of which there are more than registers.
+    #[inline(always)]
+    unsafe fn hide(i: usize) -> usize {
+        i
+    }
+}
+
+/// Asks for the cache line at `p`; any address will do.
+#[inline(always)]
+pub(super) fn prefetch<T>(p: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults; SSE is part of the target.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
 }
 
 /// Plain arrays of 16 bytes, which every compiler keeps in registers of the baseline instruction set.
@@ -133,6 +151,12 @@ mod x86 {
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
             unsafe { _mm512_add_ps(a, b) }
         }
+        #[inline(always)]
+        unsafe fn hide(mut i: usize) -> usize {
+            // SAFETY: no instruction at all.
+            unsafe { std::arch::asm!("/* {0} */", inout(reg) i, options(pure, nomem, nostack, preserves_flags)) };
+            i
+        }
     }
 
     /// Lanes below `n` all ones.
@@ -176,6 +200,12 @@ mod x86 {
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {
             unsafe { _mm256_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn hide(mut i: usize) -> usize {
+            // SAFETY: no instruction at all.
+            unsafe { std::arch::asm!("/* {0} */", inout(reg) i, options(pure, nomem, nostack, preserves_flags)) };
+            i
         }
     }
 }

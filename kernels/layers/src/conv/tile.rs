@@ -8,7 +8,7 @@
 //! Channels are last, so that the inputs `x[w*stride .. +KW, 0..C]` of an output are one contiguous run: few input
 //! channels need no kernel of their own.
 
-use super::simd::Simd;
+use super::simd::{Simd, prefetch};
 
 /// Most segments of a `gather` tile.
 pub(super) const MAX_SEGS: usize = 7;
@@ -60,6 +60,14 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
         } else {
             let start: [S::V; VECS] = std::array::from_fn(|v| S::load(t.start.add(v * S::LANES)));
             acc = [[start; PER]; SEGS];
+            // The outputs arrive in the cache while the sums are computed.
+            for s in 0..SEGS {
+                for p in 0..PER {
+                    for v in 0..VECS {
+                        prefetch(t.y[s].add(p * t.y_step + v * S::LANES));
+                    }
+                }
+            }
         }
         let x: [*const S::T; SEGS] = std::array::from_fn(|s| t.x[s]);
         let mut w = t.weights;
@@ -77,7 +85,7 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
                 }
                 w = w.add(VECS * S::LANES);
                 for p in 0..PER {
-                    at[p] += 1;
+                    at[p] = S::hide(at[p] + 1);
                 }
             }
         }
@@ -118,9 +126,11 @@ pub(super) struct WeightTile<'a, T> {
     pub dw_step: usize,
     /// Channels of the last vector that exist.
     pub tail: usize,
+    /// Whether to add to dw, or to overwrite it.
+    pub add: bool,
 }
 
-/// Adds the contributions of some outputs to one tile of the weight gradient.
+/// Sums the contributions of some outputs to one tile of the weight gradient.
 ///
 /// # Safety
 /// The CPU has S; every position that the tile describes lies inside its array.
@@ -132,7 +142,9 @@ pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &
         let mut dy = t.dy;
         for line in t.lines {
             let mut x = t.x.add(line.x);
-            for _ in 0..line.len {
+            let end = dy.add(line.len * VECS * S::LANES);
+            // A line is never empty; a loop that tests first would keep two copies of the sums.
+            loop {
                 let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
                 for r in 0..ROWS {
                     let x = S::splat(x.add(r));
@@ -142,12 +154,18 @@ pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &
                 }
                 dy = dy.add(VECS * S::LANES);
                 x = x.add(t.x_step);
+                if dy == end {
+                    break;
+                }
             }
         }
         for r in 0..ROWS {
             let at = t.dw.add(r * t.dw_step);
-            let before = load_channels::<S, VECS>(at, t.tail);
-            let sum: [S::V; VECS] = std::array::from_fn(|v| S::add(before[v], acc[r][v]));
+            let mut sum = acc[r];
+            if t.add {
+                let before = load_channels::<S, VECS>(at, t.tail);
+                sum = std::array::from_fn(|v| S::add(before[v], sum[v]));
+            }
             store_channels::<S, VECS>(at, sum, t.tail);
         }
     }
