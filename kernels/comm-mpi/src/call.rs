@@ -14,6 +14,9 @@ pub fn check(what: &'static str, code: c_int) -> Result<()> {
 
 /// Whether a code says that a message was longer than its receive.
 pub fn is_truncation(code: c_int) -> bool {
+    if code == ffi::MPI_SUCCESS as c_int {
+        return false;
+    }
     let mut class = code;
     // SAFETY: writes one int.
     unsafe { ffi::MPI_Error_class(code, &mut class) };

@@ -2,7 +2,7 @@
 
 use crate::call::check;
 use crate::idle::Idle;
-use crate::transfer::{Transfer, Way};
+use crate::transfer::Transfer;
 use mpi::environment::Universe;
 use mpi::ffi::{self, MPI_Comm};
 use shardmark_comm::{Address, CommError, Data, Dtype, Member, Result, Transport};
@@ -79,19 +79,19 @@ impl Transport for Mpi {
     }
 
     fn start_send(&self, to: Address, data: Data) -> Result<Transfer> {
-        Transfer::start(Way::Send, self.context(to.context)?, to, data, self.part)
+        Transfer::send(self.context(to.context)?, to, data, self.part)
     }
 
     fn start_recv(&self, from: Address, dtype: Dtype, len: usize) -> Result<Transfer> {
-        Transfer::start(Way::Receive, self.context(from.context)?, from, Data::zeros(dtype, len), self.part)
+        Transfer::receive(self.context(from.context)?, from, dtype, len, self.part)
     }
 
     fn poll_send(&self, sending: &mut Transfer) -> Result<Option<Data>> {
-        sending.poll(Way::Send)
+        sending.poll()
     }
 
     fn poll_recv(&self, receiving: &mut Transfer) -> Result<Option<Data>> {
-        receiving.poll(Way::Receive)
+        receiving.poll()
     }
 
     /// Any call that looks for messages makes the library move all of them.

@@ -49,6 +49,15 @@ fn rank(scene: &str) -> ExitCode {
             eprintln!("kill: {killed:?}");
         }
         "error" if last => eprintln!("fails on purpose"),
+        "length" if last => {
+            let got = comm.recv_vec::<f32>(0, 8, 3);
+            eprintln!("{}", got.err().map_or("expected an error".into(), |error| error.to_string()));
+        }
+        "length" if comm.rank() == 0 => {
+            let sent = comm.isend_vec(comm.size() - 1, 8, vec![0f32; 5]).and_then(|send| comm.wait(send));
+            eprintln!("sent: {}", sent.is_ok());
+            std::thread::sleep(Duration::from_secs(60));
+        }
         "hang" if last => std::thread::sleep(Duration::from_secs(60)),
         _ => {
             let _watchdog = Watchdog::start(&options.board, Duration::from_secs(2), |hang| {
@@ -123,9 +132,13 @@ fn launch_all() -> std::io::Result<bool> {
         let passed = job.code == Some(0) && all_ok;
         good &= job.judge(passed);
     }
-    for (scene, said) in
-        [("panic", "on purpose"), ("kill", "signal 9"), ("error", "fails on purpose"), ("hang", "waits in allreduce")]
-    {
+    for (scene, said) in [
+        ("panic", "on purpose"),
+        ("kill", "signal 9"),
+        ("error", "fails on purpose"),
+        ("hang", "waits in allreduce"),
+        ("length", "recv from rank 0 (key 8): expected 3 elements, got more"),
+    ] {
         let job = job(scene, 3)?;
         let ended = job.code != Some(0) && job.seconds < 10.0 && job.output.contains(said);
         good &= job.judge(ended);

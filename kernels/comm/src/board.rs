@@ -107,11 +107,14 @@ impl Board {
         Self::default()
     }
 
-    /// Adds a line for `rank`, which counts as computing until it says otherwise.
+    /// Adds a line for `rank`, which counts as computing until it says otherwise. It replaces the line of an earlier
+    /// job's rank that has finished.
     pub fn join(&self, rank: usize) -> Arc<Slot> {
         let state = State { since: Instant::now(), current: None, last: None, missing: Vec::new(), finished: false };
         let slot = Arc::new(Slot { rank, state: Mutex::new(state) });
-        lock(&self.0).push(slot.clone());
+        let mut slots = lock(&self.0);
+        slots.retain(|old| old.rank != rank || !lock(&old.state).finished);
+        slots.push(slot.clone());
         slot
     }
 

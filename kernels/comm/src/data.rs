@@ -111,6 +111,16 @@ impl Data {
         each!(self, v => v.truncate(len))
     }
 
+    /// No elements, with room for `capacity`.
+    pub fn with_capacity(dtype: Dtype, capacity: usize) -> Self {
+        match dtype {
+            Dtype::F32 => Data::F32(Vec::with_capacity(capacity)),
+            Dtype::F64 => Data::F64(Vec::with_capacity(capacity)),
+            Dtype::U8 => Data::U8(Vec::with_capacity(capacity)),
+            Dtype::I32 => Data::I32(Vec::with_capacity(capacity)),
+        }
+    }
+
     /// A copy of the elements in `range`, which must lie inside.
     pub(crate) fn copy(&self, range: Range<usize>) -> Data {
         match self {
@@ -118,6 +128,17 @@ impl Data {
             Data::F64(v) => Data::F64(v[range].to_vec()),
             Data::U8(v) => Data::U8(v[range].to_vec()),
             Data::I32(v) => Data::I32(v[range].to_vec()),
+        }
+    }
+
+    /// Adds the elements of `source`, of the same type, at the end.
+    pub(crate) fn extend(&mut self, source: &Data) {
+        match (self, source) {
+            (Data::F32(a), Data::F32(b)) => a.extend_from_slice(b),
+            (Data::F64(a), Data::F64(b)) => a.extend_from_slice(b),
+            (Data::U8(a), Data::U8(b)) => a.extend_from_slice(b),
+            (Data::I32(a), Data::I32(b)) => a.extend_from_slice(b),
+            (a, b) => unreachable!("{} added to {}: arrivals are checked", b.dtype(), a.dtype()),
         }
     }
 

@@ -102,5 +102,7 @@ fn find(board: &Board, limit: Duration) -> Option<HangReport> {
     let waits = |r: &RankState| matches!(r.doing, Doing::Waiting { .. }) && r.time > limit;
     let worst = ranks.iter().filter(|r| waits(r)).max_by_key(|r| r.time)?.clone();
     let Doing::Waiting { operation, missing } = worst.doing else { return None };
-    Some(HangReport { rank: worst.rank, operation, peers: missing, waited: worst.time, ranks })
+    // A rank that was preempted before it could list what is missing still has its peer.
+    let peers = if missing.is_empty() { operation.peer.into_iter().collect() } else { missing };
+    Some(HangReport { rank: worst.rank, operation, peers, waited: worst.time, ranks })
 }

@@ -78,6 +78,7 @@ pub fn run_all(comm: &dyn Comm) -> Result<usize, ConformanceError> {
     }
     for (name, check) in [
         ("split", split::shapes as Check),
+        ("split along every axis of every process grid", split::grids),
         ("split of a split", split::nested),
         ("progress across communicators", split::progress_across),
     ] {

@@ -9,7 +9,7 @@ fn expect(part: Option<Box<dyn Comm>>) -> Result<Box<dyn Comm>, Wrong> {
     part.ok_or_else(|| Wrong::Value("split: expected a communicator, got none".into()))
 }
 
-/// Colours, order by key, ranks without a colour, and rows and columns of every process grid.
+/// Colours, order by key, and ranks without a colour.
 pub fn shapes(comm: &dyn Comm) -> Result<(), Wrong> {
     let (rank, size) = (comm.rank(), comm.size());
     let reversed = expect(comm.split(Some(7), (size - rank) as u32)?)?;
@@ -23,16 +23,39 @@ pub fn shapes(comm: &dyn Comm) -> Result<(), Wrong> {
         equal("sum over half", even.allreduce_value(rank as i32, ReduceOp::Sum)?, (0..size as i32).step_by(2).sum())?;
     }
 
-    for columns in (1..=size).filter(|c| size.is_multiple_of(*c)) {
-        let (row, column) = (rank / columns, rank % columns);
-        let along_row = expect(comm.split(Some(row as u32), column as u32)?)?;
-        let along_column = expect(comm.split(Some(column as u32), row as u32)?)?;
-        equal("sizes", (along_row.size(), along_column.size()), (columns, size / columns))?;
-        let sum = along_row.allreduce_value(rank as i32, ReduceOp::Sum)?;
-        let total = along_column.allreduce_value(sum, ReduceOp::Sum)?;
-        equal("sum over rows, then columns", total, (0..size as i32).sum())?;
+    Ok(())
+}
+
+/// Every process grid over four axes (sample, depth, height, width): a communicator along each axis.
+pub fn grids(comm: &dyn Comm) -> Result<(), Wrong> {
+    let (rank, size) = (comm.rank(), comm.size());
+    for grid in factorisations(size) {
+        let mut sum = rank as i32;
+        let mut stride = size;
+        for parts in grid {
+            stride /= parts;
+            let coordinate = rank / stride % parts;
+            // Equal for the ranks that differ in this coordinate only.
+            let line = rank - coordinate * stride;
+            let along = expect(comm.split(Some(line as u32), coordinate as u32)?)?;
+            equal("line of a grid", (along.size(), along.rank()), (parts, coordinate))?;
+            sum = along.allreduce_value(sum, ReduceOp::Sum)?;
+        }
+        equal("sum axis by axis", sum, (0..size as i32).sum())?;
     }
     Ok(())
+}
+
+/// All ordered products of four factors that give `size`.
+fn factorisations(size: usize) -> Vec<[usize; 4]> {
+    let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+    let mut grids = Vec::new();
+    for n in divisors(size) {
+        for d in divisors(size / n) {
+            grids.extend(divisors(size / n / d).map(|h| [n, d, h, size / n / d / h]));
+        }
+    }
+    grids
 }
 
 /// Messages with equal keys on a communicator, its child and grandchild do not meet.

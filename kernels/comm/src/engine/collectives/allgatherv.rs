@@ -9,7 +9,8 @@ use crate::transport::Transport;
 pub struct Concatenate<T: Transport> {
     pub exchange: Exchange<T>,
     pub dtype: Dtype,
-    pub counts: Vec<usize>,
+    /// Elements of all parts together.
+    pub len: usize,
 }
 
 /// Every rank sends its part to all.
@@ -26,13 +27,13 @@ pub fn start<T: Transport>(link: &Link<'_, T>, data: Data, counts: &[usize]) -> 
         }
     }
     exchange.put(rank, data);
-    Ok(Concatenate { exchange, dtype, counts: counts.to_vec() })
+    Ok(Concatenate { exchange, dtype, len: counts.iter().sum() })
 }
 
 impl<T: Transport> Machine<T> for Concatenate<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
         let done = self.exchange.advance(link)?;
-        Ok(done.then(|| self.exchange.concatenate(self.dtype, &self.counts)))
+        Ok(done.then(|| self.exchange.concatenate(self.dtype, self.len)))
     }
 
     fn missing(&self, ranks: &mut Vec<usize>) {

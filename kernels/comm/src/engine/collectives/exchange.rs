@@ -78,16 +78,10 @@ impl<T: Transport> Exchange<T> {
         ranks.extend(self.receives.iter().map(|(_, incoming)| incoming.sender()));
     }
 
-    /// All parts in rank order, as one payload.
-    pub fn concatenate(&mut self, dtype: Dtype, counts: &[usize]) -> Data {
-        let mut whole = Data::zeros(dtype, counts.iter().sum());
-        let mut at = 0;
-        for (rank, &count) in counts.iter().enumerate() {
-            if let Some(part) = self.take(rank) {
-                whole.write(at, &part);
-            }
-            at += count;
-        }
+    /// All parts that are here, in rank order, as one payload of `len` elements.
+    pub fn concatenate(&mut self, dtype: Dtype, len: usize) -> Data {
+        let mut whole = Data::with_capacity(dtype, len);
+        self.arrived.iter_mut().filter_map(Option::take).for_each(|part| whole.extend(&part));
         whole
     }
 }
