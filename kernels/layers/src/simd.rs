@@ -1,4 +1,4 @@
-//! One generic kernel body, compiled for several vector widths and chosen at run time.
+//! One generic kernel body, compiled for several instruction sets and chosen at run time.
 
 use crate::Float;
 
@@ -13,41 +13,7 @@ pub(crate) fn strip<T: Float, const L: usize>(values: &[T]) -> [T; L] {
     strip
 }
 
-/// Vector instructions that a kernel can be compiled for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Vectors {
-    /// 512-bit vectors with fused multiply-add (x86-64-v4).
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    /// 256-bit vectors with fused multiply-add (x86-64-v3).
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// What the program was compiled for.
-    Base,
-}
-
-/// The widest vectors of this CPU. The standard library remembers the answer, so asking costs a load.
-#[inline]
-pub(crate) fn vectors() -> Vectors {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        if fma
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-        {
-            return Vectors::Avx512;
-        }
-        if fma {
-            return Vectors::Avx2;
-        }
-    }
-    Vectors::Base
-}
-
-/// Defines a function that runs its body compiled for the widest vectors of the CPU.
+/// Defines a function that runs its body compiled for the selected instruction set.
 ///
 /// The body becomes one `#[inline(always)]` function. What it calls is compiled for wide vectors only where it is
 /// inlined: helpers of hot loops are `#[inline(always)]`, closures are small.
@@ -61,7 +27,7 @@ macro_rules! multiversion {
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                #[target_feature(enable = "avx512f,avx2,fma")]
                 fn avx512<$($g: $bound),+>($($arg: $ty),*) $(-> $ret)? {
                     body::<$($g),+>($($arg),*)
                 }
@@ -69,12 +35,12 @@ macro_rules! multiversion {
                 fn avx2<$($g: $bound),+>($($arg: $ty),*) $(-> $ret)? {
                     body::<$($g),+>($($arg),*)
                 }
-                match $crate::simd::vectors() {
-                    // SAFETY: this CPU has the features that the function is compiled for.
-                    $crate::simd::Vectors::Avx512 => return unsafe { avx512::<$($g),+>($($arg),*) },
+                match $crate::conv::Isa::selected() {
+                    // SAFETY: only an instruction set of this CPU is selected; every CPU with AVX-512 has AVX2 and FMA.
+                    $crate::conv::Isa::Avx512 => return unsafe { avx512::<$($g),+>($($arg),*) },
                     // SAFETY: as above.
-                    $crate::simd::Vectors::Avx2 => return unsafe { avx2::<$($g),+>($($arg),*) },
-                    $crate::simd::Vectors::Base => {}
+                    $crate::conv::Isa::Avx2 => return unsafe { avx2::<$($g),+>($($arg),*) },
+                    $crate::conv::Isa::Portable => {}
                 }
             }
             body::<$($g),+>($($arg),*)

@@ -86,6 +86,14 @@ fn windows_agree_with_the_definition_by_enumeration() {
                 if let Some(&a) = inner.first() {
                     assert_eq!(window.interior(x).lo, a);
                 }
+                let inner: Vec<i64> =
+                    (-20..20).filter(|&i| (-90..90).filter(|&o| reads(o, i)).all(|o| x.lo <= o && o < x.hi)).collect();
+                let got = window.interior_inputs(x).intersect(Span::new(-20, 20));
+                // Inputs that nobody reads (stride above kernel) are inside whatever the outputs are.
+                assert!((got.lo..got.hi).all(|i| inner.contains(&i)), "{window:?} {x:?}");
+                if k >= s {
+                    assert_eq!(got.len(), inner.len(), "{window:?} {x:?}");
+                }
             }
         }
     }

@@ -52,4 +52,11 @@ impl Window {
         let lo = (x.lo + p + s - 1).div_euclid(s);
         Span { lo, hi: ((x.hi + p - k).div_euclid(s) + 1).max(lo) }
     }
+
+    /// Inputs whose every reader lies inside the outputs `y`: their gradient needs no halo.
+    pub fn interior_inputs(&self, y: Span) -> Span {
+        let (k, s, p) = (self.kernel as i64, self.stride as i64, self.pad as i64);
+        let lo = (y.lo - 1) * s - p + k;
+        Span { lo, hi: (y.hi * s - p).max(lo) }
+    }
 }

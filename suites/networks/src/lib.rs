@@ -1,1 +1,32 @@
-//! (to be written)
+//! Networks as chains of layers, laid out on a process grid, and the training step that runs them.
+//!
+//! Data flows one way: a [`Cosmoflow`] spec becomes a [`Graph`] (shapes), with a grid a [`NetPlan`] (regions and
+//! transfers of any rank). From the plan come both the [Steps](NetPlan::steps), without a tensor, and the [`Trainer`],
+//! which executes the same transfers on real blocks.
+
+mod accounting;
+mod backward;
+mod clock;
+mod cosmoflow;
+mod error;
+mod exchange;
+mod forward;
+mod graph;
+mod groups;
+mod init;
+mod plan;
+mod steps;
+mod trainer;
+
+#[cfg(test)]
+mod tests;
+
+pub use accounting::{PaperCost, paper_accounting};
+pub use clock::{Clock, LayerSeconds, Phases};
+pub use cosmoflow::{Cosmoflow, TARGETS, Variant};
+pub use error::TrainError;
+pub use graph::{Graph, GraphError, Node};
+pub use init::initial_values;
+pub use plan::{LayerPlan, NetPlan};
+pub use steps::StepOptions;
+pub use trainer::{StepOutcome, Trainer};

@@ -86,7 +86,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
         &mut self.params
     }
 
-    fn to_torch(&self, i: usize, values: &[T]) -> Vec<T> {
+    fn torch_layout(&self, i: usize, values: &[T]) -> Vec<T> {
         let mut out = values.to_vec();
         if i == 0 {
             self.for_each_weight(|torch, own| out[torch] = values[own]);
@@ -94,7 +94,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
         out
     }
 
-    fn from_torch(&self, i: usize, values: &[T]) -> Vec<T> {
+    fn layer_layout(&self, i: usize, values: &[T]) -> Vec<T> {
         let mut out = values.to_vec();
         if i == 0 {
             self.for_each_weight(|torch, own| out[own] = values[torch]);

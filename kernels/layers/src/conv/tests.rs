@@ -70,7 +70,7 @@ impl Problem {
     fn layer<T: Float>(&self, isa: Isa) -> ConvLayer<T> {
         let mut layer = ConvLayer::with_isa(self.conv.clone(), isa);
         let narrow = |v: &[f64]| v.iter().map(|&v| T::from_f64(v)).collect::<Vec<T>>();
-        let weight = layer.from_torch(0, &narrow(&self.weight));
+        let weight = layer.layer_layout(0, &narrow(&self.weight));
         layer.params_mut()[0].value = weight;
         if self.conv.bias {
             layer.params_mut()[1].value = narrow(&self.bias);
@@ -99,7 +99,7 @@ fn run<T: Float>(problem: &Problem, isa: Isa) -> [Vec<f64>; 4] {
     local.backward_data(&dy, &mut dx, &x_region);
     let mut dw = vec![T::from_f64(5.0); problem.weight.len()];
     local.backward_weight(&x, &dy, &y_region, &mut dw);
-    let dw = problem.layer::<T>(isa).to_torch(0, &dw);
+    let dw = problem.layer::<T>(isa).torch_layout(0, &dw);
     let mut db = vec![T::from_f64(5.0); problem.conv.k];
     backward_bias(&dy, &y_region, &mut db);
     for (block, region) in [(&y, y_region), (&dx, x_region)] {
@@ -273,8 +273,8 @@ fn layers_convert_weights_and_notice_changes() {
     let conv = Conv::cube(3, 5, 2, 1, 0, false);
     let mut layer = ConvLayer::<f32>::new(conv.clone());
     let torch: Vec<f32> = (0..layer.params()[0].value.len()).map(|i| i as f32).collect();
-    let own = layer.from_torch(0, &torch);
-    assert_eq!(layer.to_torch(0, &own), torch);
+    let own = layer.layer_layout(0, &torch);
+    assert_eq!(layer.torch_layout(0, &own), torch);
     // [KD, KH, KW, C, K]: the second element is output channel 1.
     assert_eq!(own[1], (3 * 8) as f32);
     assert_eq!(conv.params()[0].shape, [5, 3, 2, 2, 2]);

@@ -3,75 +3,87 @@
 use crate::Float;
 use crate::simd::{STRIP, multiversion, strip};
 
-/// Samples whose dot products with a row of the weight run together.
+/// Rows that are worked on together, so that what they share is loaded less often.
 const ROWS: usize = 4;
-
-/// Rows of the weight that go into the input gradient together, so that it is read and written less often.
-const JOINED: usize = 4;
 
 multiversion! {
     /// `y = x weight^T + bias`; an empty bias adds nothing.
     pub(super) fn forward<T: Float>(weight: &[T], bias: &[T], c: usize, x: &[T], y: &mut [T]) {
         let (k, rows) = (weight.len() / c, x.len() / c);
-        let blocked = rows / ROWS * ROWS;
-        for (o, weight) in weight.chunks_exact(c).enumerate() {
-            let bias = bias.get(o).copied().unwrap_or(T::ZERO);
-            for row in (0..blocked).step_by(ROWS) {
-                let dots = dots::<T, ROWS>(weight, &x[row * c..]);
-                for (i, dot) in dots.into_iter().enumerate() {
-                    y[(row + i) * k + o] = dot + bias;
+        let mut o = 0;
+        while o < k {
+            let pair = (k - o).min(2);
+            let mut row = 0;
+            while row < rows {
+                let group = if rows - row >= ROWS { ROWS } else { 1 };
+                let (weight, x, y) = (&weight[o * c..], &x[row * c..], &mut y[row * k + o..]);
+                match (pair, group) {
+                    (2, ROWS) => tile::<T, 2, ROWS>(weight, x, c, k, y),
+                    (2, _) => tile::<T, 2, 1>(weight, x, c, k, y),
+                    (_, ROWS) => tile::<T, 1, ROWS>(weight, x, c, k, y),
+                    _ => tile::<T, 1, 1>(weight, x, c, k, y),
                 }
+                row += group;
             }
-            for row in blocked..rows {
-                let [dot] = dots::<T, 1>(weight, &x[row * c..]);
-                y[row * k + o] = dot + bias;
+            o += pair;
+        }
+        if !bias.is_empty() {
+            for y in y.chunks_exact_mut(k) {
+                y.iter_mut().zip(bias).for_each(|(y, &b)| *y += b);
             }
         }
     }
 }
 
-/// Dot products of `a` with the first `R` rows of `rows`; each adds in the same order for every `R`.
+/// Dot products of the first `O` rows of `weight` with the first `R` rows of `x`, into `y[r * k + o]`. Each is added up
+/// in the same order for every `O` and `R`: what a sample gives does not depend on its neighbours.
 #[inline(always)]
-fn dots<T: Float, const R: usize>(a: &[T], rows: &[T]) -> [T; R] {
-    let c = a.len();
-    let rows: [&[T]; R] = std::array::from_fn(|r| &rows[r * c..(r + 1) * c]);
-    let mut lanes = [[T::ZERO; STRIP]; R];
+fn tile<T: Float, const O: usize, const R: usize>(weight: &[T], x: &[T], c: usize, k: usize, y: &mut [T]) {
+    let weight: [&[T]; O] = std::array::from_fn(|o| &weight[o * c..(o + 1) * c]);
+    let x: [&[T]; R] = std::array::from_fn(|r| &x[r * c..(r + 1) * c]);
+    let mut lanes = [[[T::ZERO; STRIP]; R]; O];
     let strips = c / STRIP * STRIP;
     for at in (0..strips).step_by(STRIP) {
-        let a = strip::<T, STRIP>(&a[at..]);
+        let x = x.map(|x| strip::<T, STRIP>(&x[at..]));
+        for o in 0..O {
+            let w = strip::<T, STRIP>(&weight[o][at..]);
+            for r in 0..R {
+                for i in 0..STRIP {
+                    lanes[o][r][i] += w[i] * x[r][i];
+                }
+            }
+        }
+    }
+    for o in 0..O {
         for r in 0..R {
-            let b = strip::<T, STRIP>(&rows[r][at..]);
-            for i in 0..STRIP {
-                lanes[r][i] += a[i] * b[i];
-            }
+            let rest = (strips..c).fold(T::ZERO, |sum, i| sum + weight[o][i] * x[r][i]);
+            y[r * k + o] = rest + sum(lanes[o][r]);
         }
     }
-    let mut dots = [T::ZERO; R];
-    for r in 0..R {
-        for at in strips..c {
-            dots[r] += a[at] * rows[r][at];
+}
+
+/// Sum of the lanes, by halves.
+#[inline(always)]
+fn sum<T: Float>(mut lanes: [T; STRIP]) -> T {
+    let mut width = STRIP;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            lanes[i] = lanes[i] + lanes[i + width];
         }
-        let mut width = STRIP;
-        while width > 1 {
-            width /= 2;
-            for i in 0..width {
-                lanes[r][i] = lanes[r][i] + lanes[r][i + width];
-            }
-        }
-        dots[r] += lanes[r][0];
     }
-    dots
+    lanes[0]
 }
 
 multiversion! {
     /// `dx = dy weight`; `dx` starts as zero.
     pub(super) fn backward_data<T: Float>(weight: &[T], c: usize, dy: &[T], dx: &mut [T]) {
         let k = weight.len() / c;
-        let joined = k / JOINED * JOINED;
-        for o in (0..joined).step_by(JOINED) {
-            let [a, b, d, e]: [&[T]; JOINED] = std::array::from_fn(|i| &weight[(o + i) * c..(o + i + 1) * c]);
+        let joined = k / ROWS * ROWS;
+        for o in (0..joined).step_by(ROWS) {
+            let [a, b, d, e]: [&[T]; ROWS] = std::array::from_fn(|i| &weight[(o + i) * c..(o + i + 1) * c]);
             for (dy, dx) in dy.chunks_exact(k).zip(dx.chunks_exact_mut(c)) {
-                let [ya, yb, yd, ye] = strip::<T, JOINED>(&dy[o..]);
+                let [ya, yb, yd, ye] = strip::<T, ROWS>(&dy[o..]);
                 for i in 0..c {
                     dx[i] += (ya * a[i] + yb * b[i]) + (yd * d[i] + ye * e[i]);
                 }
@@ -92,17 +104,20 @@ multiversion! {
 multiversion! {
     /// `dweight = dy^T x`; zero without rows.
     pub(super) fn weight_gradient<T: Float>(c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
+        let rows = x.len() / c;
         for (o, dw) in dweight.chunks_exact_mut(c).enumerate() {
-            for (row, (x, dy)) in x.chunks_exact(c).zip(dy.chunks_exact(k)).enumerate() {
-                let dy = dy[o];
-                if row == 0 {
-                    dw.iter_mut().zip(x).for_each(|(dw, &x)| *dw = dy * x);
-                } else {
-                    dw.iter_mut().zip(x).for_each(|(dw, &x)| *dw += dy * x);
+            dw.fill(T::ZERO);
+            let joined = rows / ROWS * ROWS;
+            for row in (0..joined).step_by(ROWS) {
+                let [a, b, d, e]: [&[T]; ROWS] = std::array::from_fn(|i| &x[(row + i) * c..(row + i + 1) * c]);
+                let [ya, yb, yd, ye]: [T; ROWS] = std::array::from_fn(|i| dy[(row + i) * k + o]);
+                for i in 0..c {
+                    dw[i] += (ya * a[i] + yb * b[i]) + (yd * d[i] + ye * e[i]);
                 }
             }
-            if x.is_empty() {
-                dw.fill(T::ZERO);
+            for row in joined..rows {
+                let (x, dy) = (&x[row * c..(row + 1) * c], dy[row * k + o]);
+                dw.iter_mut().zip(x).for_each(|(dw, &x)| *dw += dy * x);
             }
         }
     }

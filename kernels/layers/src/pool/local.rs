@@ -5,7 +5,7 @@ use super::Pool;
 use crate::Float;
 use crate::lines::{line_len, lines};
 use crate::simd::{STRIP, multiversion, strip};
-use shardmark_partition::{Region, Span};
+use shardmark_partition::{Dim, Region, Span, Window};
 use shardmark_tensor::Block;
 
 /// How the values of a window become one.
@@ -17,12 +17,15 @@ pub(super) trait Join {
 }
 
 /// Average pooling.
-pub(super) struct Sum;
+pub(super) struct Mean;
 
 /// Max pooling.
 pub(super) struct Max;
 
-impl Join for Sum {
+/// The gradient of average pooling.
+struct Sum;
+
+impl Join for Mean {
     #[inline(always)]
     fn join<T: Float>(a: T, b: T) -> T {
         a + b
@@ -31,6 +34,18 @@ impl Join for Sum {
     #[inline(always)]
     fn finish<T: Float>(joined: T, taps: T) -> T {
         joined / taps
+    }
+}
+
+impl Join for Sum {
+    #[inline(always)]
+    fn join<T: Float>(a: T, b: T) -> T {
+        a + b
+    }
+
+    #[inline(always)]
+    fn finish<T: Float>(joined: T, _taps: T) -> T {
+        joined
     }
 }
 
@@ -86,9 +101,15 @@ multiversion! {
         }
         let [wd, wh, ww] = pool.windows;
         let (c, len) = (part.0[4].len(), line_len(part));
-        let columns = ww.outputs(part.0[3]);
+        let reached = |i: usize| pool.windows[i - 1].outputs(part.0[i]);
+        let columns = reached(3);
         let mut buffer = vec![T::ZERO; columns.len() * c];
         let taps = T::from_f64(pool.taps() as f64);
+        // Divided once here, not once for each input that an output reaches.
+        let outputs = part.with(Dim::D, reached(1)).with(Dim::H, reached(2)).with(Dim::W, columns);
+        let mut share = dy.pack(&outputs);
+        share.iter_mut().for_each(|g| *g = *g / taps);
+        let share = Block::from_vec(outputs, share);
         // The outputs of each input column, as columns of the buffer.
         let readers: Vec<(usize, usize)> = (part.0[3].lo..part.0[3].hi)
             .map(|w| ww.outputs(Span::new(w, w + 1)))
@@ -96,7 +117,7 @@ multiversion! {
             .collect();
         for [n, d, h, w] in lines(part) {
             let (rows_d, rows_h) = (wd.outputs(Span::new(d, d + 1)), wh.outputs(Span::new(h, h + 1)));
-            join_rows::<T, Sum>(dy, n, [rows_d, rows_h, columns], &mut buffer);
+            join_rows::<T, Sum>(&share, n, [rows_d, rows_h, columns], &mut buffer);
             let at = dx.offset([n, d, h, w]);
             let out = &mut dx.data_mut()[at..at + len];
             for (out, &(first, count)) in out.chunks_exact_mut(c).zip(&readers) {
@@ -169,7 +190,7 @@ multiversion! {
         let strips = c / STRIP * STRIP;
         for [n, d, h, w] in lines(part) {
             for w in w..part.0[3].hi {
-                let first = |window: shardmark_partition::Window, o| o * window.stride as i64 - window.pad as i64;
+                let first = |window: Window, o| o * window.stride as i64 - window.pad as i64;
                 let corner = [n, first(wd, d), first(wh, h), first(ww, w)];
                 let (x_at, dx_at, dy_at) = (x.offset(corner), dx.offset(corner), dy.offset([n, d, h, w]));
                 for ch in (0..strips).step_by(STRIP) {

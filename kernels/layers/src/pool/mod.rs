@@ -81,7 +81,7 @@ impl PoolLayer {
 impl<T: Float> Layer<T> for PoolLayer {
     fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         match self.spec.mode {
-            PoolMode::Average => local::forward::<T, local::Sum>(&self.spec, x, y, part),
+            PoolMode::Average => local::forward::<T, local::Mean>(&self.spec, x, y, part),
             PoolMode::Max => local::forward::<T, local::Max>(&self.spec, x, y, part),
         }
         Ok(())

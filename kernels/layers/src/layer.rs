@@ -1,0 +1,129 @@
+//! The interface between a layer and the executor that runs it on a rank.
+
+use crate::Float;
+use shardmark_comm::{Comm, CommError};
+use shardmark_partition::{AxisSet, Region};
+use shardmark_tensor::Block;
+use std::cell::Cell;
+
+/// Why a layer could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    /// Communication failed.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// Finds the communicator of the ranks that differ along some axes only.
+pub trait Groups {
+    /// The group of this rank along `axes`; `None` when the group is this rank alone.
+    fn group(&self, axes: AxisSet) -> Option<&dyn Comm>;
+}
+
+/// What a layer may know of the run.
+pub struct Env<'a> {
+    /// Communicators of groups of ranks.
+    pub groups: &'a dyn Groups,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Number of the training step: dropout masks change with it.
+    pub step: u64,
+    /// Number of the layer in its network: the stream of its random numbers.
+    pub layer: u64,
+    /// Training (dropout, batch statistics) or evaluation (running statistics).
+    pub training: bool,
+    /// Seconds that the layer spent in its own collectives, to be reported apart from computing.
+    pub communication_s: Cell<f64>,
+}
+
+impl Env<'_> {
+    /// Runs a communication and adds its time to [`Env::communication_s`].
+    ///
+    /// # Errors
+    /// Those of the communication.
+    pub fn communicate<R>(&self, call: impl FnOnce() -> Result<R, CommError>) -> Result<R, LayerError> {
+        let start = std::time::Instant::now();
+        let result = call();
+        self.communication_s.set(self.communication_s.get() + start.elapsed().as_secs_f64());
+        Ok(result?)
+    }
+}
+
+/// A parameter with its gradient, both in PyTorch's layout or in a layout of the layer's choice.
+#[derive(Clone, Debug, Default)]
+pub struct Param<T> {
+    /// Values.
+    pub value: Vec<T>,
+    /// Gradient of the loss; a rank's own part until it is reduced.
+    pub grad: Vec<T>,
+}
+
+impl<T: Float> Param<T> {
+    /// All zeros.
+    pub fn zeros(len: usize) -> Self {
+        Param { value: vec![T::ZERO; len], grad: vec![T::ZERO; len] }
+    }
+}
+
+/// A layer on a rank. All regions are global; blocks carry margins, filled before the call.
+pub trait Layer<T: Float>: Send {
+    /// Computes the outputs `part`. Layers with windows are called for the interior and then for each side; pointwise
+    /// layers once for all the rank owns, also when that is nothing (they may hold collectives).
+    ///
+    /// # Errors
+    /// When communication inside the layer fails.
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError>;
+
+    /// Computes the input gradients `part` (layers whose gradient gathers), or adds the contributions of the owned
+    /// outputs `part` to `dx` over its margins (layers whose gradient scatters; `dx` starts as zero).
+    ///
+    /// # Errors
+    /// When communication inside the layer fails.
+    fn backward_data(
+        &mut self,
+        env: &Env,
+        x: &Block<T>,
+        y: &Block<T>,
+        dy: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError>;
+
+    /// Overwrites the parameter gradients with the contributions of the owned outputs `part` (zero when empty).
+    ///
+    /// # Errors
+    /// When communication inside the layer fails.
+    fn backward_params(&mut self, _env: &Env, _x: &Block<T>, _dy: &Block<T>, _part: &Region) -> Result<(), LayerError> {
+        Ok(())
+    }
+
+    /// Parameters in the order of the spec.
+    fn params(&self) -> &[Param<T>] {
+        &[]
+    }
+
+    /// Parameters in the order of the spec, to be changed; what the layer derived from them is refreshed on next use.
+    fn params_mut(&mut self) -> &mut [Param<T>] {
+        &mut []
+    }
+
+    /// Converts parameter (or gradient) `i` from the layer's layout to PyTorch's.
+    fn torch_layout(&self, _i: usize, values: &[T]) -> Vec<T> {
+        values.to_vec()
+    }
+
+    /// Converts parameter (or gradient) `i` from PyTorch's layout to the layer's.
+    fn layer_layout(&self, _i: usize, values: &[T]) -> Vec<T> {
+        values.to_vec()
+    }
+
+    /// State that is not trained but belongs to the model (running statistics), by PyTorch's buffer names.
+    fn buffers(&self) -> Vec<(&'static str, &[T])> {
+        Vec::new()
+    }
+
+    /// The same, to be changed.
+    fn buffers_mut(&mut self) -> Vec<(&'static str, &mut Vec<T>)> {
+        Vec::new()
+    }
+}

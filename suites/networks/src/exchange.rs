@@ -1,0 +1,78 @@
+//! Runs a transfer on real blocks: pack and send, receive and unpack (or add).
+
+use crate::clock::{Phases, lap};
+use crate::error::TrainError;
+use shardmark_comm::{Comm, CommExt, Request};
+use shardmark_layers::Float;
+use shardmark_partition::{Coords, Grid, Region, Transfer};
+use shardmark_tensor::Block;
+use std::time::Instant;
+
+/// A transfer whose messages are under way.
+pub(crate) struct Pending {
+    recvs: Vec<(Region, Request)>,
+    sends: Vec<Request>,
+    posted: Instant,
+}
+
+impl Pending {
+    /// Whether this rank waits for anything.
+    pub fn receives(&self) -> bool {
+        !self.recvs.is_empty()
+    }
+}
+
+/// Posts the receives, packs boxes of `source` and sends them.
+pub(crate) fn post<T: Float>(
+    comm: &dyn Comm,
+    transfer: &Transfer,
+    grid: &Grid,
+    at: &Coords,
+    source: &Block<T>,
+    phases: &mut Phases,
+) -> Result<Pending, TrainError> {
+    let posted = Instant::now();
+    let mut pending = Pending { recvs: Vec::new(), sends: Vec::new(), posted };
+    for (peer, region) in transfer.recvs(grid, at) {
+        pending.recvs.push((region, comm.irecv_vec::<T>(peer, transfer.key, region.len())?));
+    }
+    for (peer, region) in transfer.sends(grid, at) {
+        pending.sends.push(comm.isend_vec(peer, transfer.key, source.pack(&region))?);
+    }
+    if pending.receives() || !pending.sends.is_empty() {
+        lap(posted, &mut phases.halo_exposed);
+    }
+    Ok(pending)
+}
+
+/// What happens to boxes that arrive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Overwrite,
+    Add,
+}
+
+/// Waits for everything and places what arrived into `target`.
+pub(crate) fn finish<T: Float>(
+    comm: &dyn Comm,
+    pending: Pending,
+    target: &mut Block<T>,
+    arrival: Arrival,
+    phases: &mut Phases,
+) -> Result<(), TrainError> {
+    if !pending.receives() && pending.sends.is_empty() {
+        return Ok(());
+    }
+    let start = Instant::now();
+    for (region, request) in pending.recvs {
+        let values = comm.wait_vec::<T>(request)?;
+        match arrival {
+            Arrival::Overwrite => target.unpack(&region, &values),
+            Arrival::Add => target.add(&region, &values),
+        }
+    }
+    comm.wait_all(pending.sends)?;
+    lap(start, &mut phases.halo_exposed);
+    lap(pending.posted, &mut phases.halo_total);
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! What one rank holds, computes and exchanges for every layer of a network on a grid.
+//!
+//! The executor moves data by these values and the Steps are printed from them: there is no second description.
+
+use crate::graph::Graph;
+use shardmark_layers::GradientHalo;
+use shardmark_partition::{Coords, Cover, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
+
+/// Transfers of a layer, as the last digit of a message key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leg {
+    Redistribute,
+    Halo,
+    GradRedistribute,
+    GradHalo,
+    Scatter,
+}
+
+/// One layer on a grid, for any rank: shapes, distribution and transfers.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerPlan {
+    /// Input shape, global.
+    pub x: Shape,
+    /// Output shape, global.
+    pub y: Shape,
+    /// Windows along D, H, W.
+    pub windows: [Window; 3],
+    /// Distribution of input and output while the layer works.
+    pub dist: Dist,
+    /// Moves the input from its producer's distribution to `dist`, where they differ.
+    pub redistribute: Option<Transfer>,
+    /// Brings the inputs that the owned outputs read.
+    pub halo: Transfer,
+    /// Brings the output gradients that reach the owned inputs (layers whose gradient gathers).
+    pub grad_halo: Option<Transfer>,
+    /// Sends contributions to input gradients to their owners, to be added (layers whose gradient scatters).
+    pub scatter: Option<Transfer>,
+    /// Moves the input gradient back to the producer's distribution.
+    pub grad_redistribute: Option<Transfer>,
+    /// Whether the input gradient is needed at all; the first layer's is not.
+    pub needs_dx: bool,
+}
+
+impl LayerPlan {
+    /// Outputs that a rank owns.
+    pub fn own_y(&self, grid: &Grid, at: &Coords) -> Region {
+        Cover::own(self.y, self.dist).region(grid, at)
+    }
+
+    /// Inputs that a rank owns.
+    pub fn own_x(&self, grid: &Grid, at: &Coords) -> Region {
+        Cover::own(self.x, self.dist).region(grid, at)
+    }
+
+    /// Region of the block that holds the input: what is owned, the halo, and the border that sticks out.
+    pub fn x_block(&self, grid: &Grid, at: &Coords) -> Region {
+        self.own_x(grid, at).hull(&self.halo.to.padded(grid, at))
+    }
+
+    /// Region of the block that holds the output gradient.
+    pub fn dy_block(&self, grid: &Grid, at: &Coords) -> Region {
+        let own = self.own_y(grid, at);
+        match &self.grad_halo {
+            Some(halo) => own.hull(&halo.to.padded(grid, at)),
+            None => own,
+        }
+    }
+
+    /// Region of the block that a layer's input gradient is computed in, before any redistribution.
+    pub fn dx_block(&self, grid: &Grid, at: &Coords) -> Region {
+        if self.scatter.is_some() { self.x_block(grid, at) } else { self.own_x(grid, at) }
+    }
+
+    /// Owned outputs that read nothing but owned inputs and the border.
+    pub fn interior_y(&self, grid: &Grid, at: &Coords) -> Region {
+        let (x, mut y) = (self.own_x(grid, at), self.own_y(grid, at));
+        for (window, dim) in self.windows.iter().zip(SPATIAL) {
+            let inside = window.interior(beyond_edges(x.span(dim), self.x[dim as usize]));
+            y = y.with(dim, y.span(dim).intersect(inside));
+        }
+        y
+    }
+
+    /// Owned inputs whose gradient needs nothing but owned output gradients.
+    pub fn interior_x(&self, grid: &Grid, at: &Coords) -> Region {
+        let (mut x, y) = (self.own_x(grid, at), self.own_y(grid, at));
+        for (window, dim) in self.windows.iter().zip(SPATIAL) {
+            let inside = window.interior_inputs(beyond_edges(y.span(dim), self.y[dim as usize]));
+            x = x.with(dim, x.span(dim).intersect(inside));
+        }
+        x
+    }
+}
+
+/// Beyond the edges of a tensor nobody has to be asked: the span reaches out to where windows may look.
+fn beyond_edges(own: Span, extent: usize) -> Span {
+    let far = 4 * extent as i64 + (1 << 20);
+    if own.is_empty() {
+        return own;
+    }
+    Span { lo: if own.lo == 0 { -far } else { own.lo }, hi: if own.hi == extent as i64 { far } else { own.hi } }
+}
+
+/// A network on a grid.
+#[derive(Clone, Debug)]
+pub struct NetPlan {
+    /// The network.
+    pub graph: Graph,
+    /// The ranks.
+    pub grid: Grid,
+}
+
+impl NetPlan {
+    /// Lays a network out on a grid.
+    pub fn new(graph: Graph, grid: Grid) -> Self {
+        NetPlan { graph, grid }
+    }
+
+    /// Distribution in which layer `i` works.
+    pub fn dist(&self, i: usize) -> Dist {
+        if i < self.graph.tail { Dist::spatial() } else { Dist::samples() }
+    }
+
+    /// Plan of layer `i`; costs a few dozen integer operations, so nothing is stored.
+    pub fn layer(&self, i: usize) -> LayerPlan {
+        let op = &self.graph.nodes[i].op;
+        let (x, y) = (self.graph.shapes[i], self.graph.shapes[i + 1]);
+        let (dist, windows) = (self.dist(i), op.windows());
+        let needs_dx = i > 0;
+        let key = |leg: Leg| (i * 8 + leg as usize) as u32;
+        let own_x = Cover::own(x, dist);
+        // A flatten layer has no window that maps its channels to space; it reads what it owns.
+        let reads = if op.whole_samples() { own_x } else { Cover::inputs(x, y, dist, windows) };
+        let moved = i > 0 && self.dist(i - 1) != dist;
+        let redistribute =
+            moved.then(|| Transfer { from: Cover::own(x, self.dist(i - 1)), to: own_x, key: key(Leg::Redistribute) });
+        let gathers = needs_dx && op.gradient_halo() == GradientHalo::Gather && windows != [Window::POINT; 3];
+        let scatters = needs_dx && op.gradient_halo() == GradientHalo::Scatter;
+        LayerPlan {
+            x,
+            y,
+            windows,
+            dist,
+            redistribute,
+            halo: Transfer { from: own_x, to: reads, key: key(Leg::Halo) },
+            grad_halo: gathers.then(|| Transfer {
+                from: Cover::own(y, dist),
+                to: Cover::outputs(y, x, dist, windows),
+                key: key(Leg::GradHalo),
+            }),
+            scatter: scatters.then(|| Transfer { from: reads, to: own_x, key: key(Leg::Scatter) }),
+            grad_redistribute: redistribute.map(|t| t.reversed(key(Leg::GradRedistribute))),
+            needs_dx,
+        }
+    }
+
+    /// Region of the block that layer `i` writes its output to: the consumer's, margins included, unless the consumer
+    /// redistributes it.
+    pub fn y_block(&self, i: usize, at: &Coords) -> Region {
+        if i + 1 < self.graph.nodes.len() {
+            let next = self.layer(i + 1);
+            if next.redistribute.is_none() {
+                return next.x_block(&self.grid, at);
+            }
+        }
+        self.layer(i).own_y(&self.grid, at)
+    }
+
+    /// Region of the prediction that a rank owns.
+    pub fn own_output(&self, at: &Coords) -> Region {
+        Cover::own(self.graph.output(), self.dist(self.graph.nodes.len() - 1)).region(&self.grid, at)
+    }
+
+    /// Whether layer `i`'s halo is read with the input instead of exchanged: only the network's input comes from files.
+    pub fn input_brings_halo(&self, i: usize) -> bool {
+        i == 0
+    }
+}

@@ -1,0 +1,377 @@
+//! The Steps of one rank for a training step, printed lazily from the layer plans: no tensor, no list of ranks.
+
+use crate::plan::{LayerPlan, NetPlan};
+use shardmark_layers::Op;
+use shardmark_partition::step::{CollectiveKind, Part, Pass, Step, StepId, Stream, Work};
+use shardmark_partition::{AxisSet, Coords, Region, Shape, Transfer};
+use std::ops::Range;
+
+/// What the Steps depend on beside the network and the grid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepOptions {
+    /// Bytes of an element.
+    pub element: u64,
+    /// Values that the optimizer keeps for each parameter (momentum 1, Adam 2).
+    pub optimizer_state: u64,
+    /// Bytes of one input value in its file; 0 when the input is synthetic.
+    pub file_element: u64,
+}
+
+impl Default for StepOptions {
+    fn default() -> Self {
+        StepOptions { element: 4, optimizer_state: 2, file_element: 0 }
+    }
+}
+
+/// A Step before it is numbered.
+struct Proto {
+    layer: usize,
+    pass: Pass,
+    part: Part,
+    stream: Stream,
+    work: Work,
+    /// Waits for the receives since the last waiting computation.
+    waits: bool,
+    /// Waits for the reduction of this layer's gradients.
+    bucket: bool,
+}
+
+impl NetPlan {
+    /// The Steps of `rank`, in the order in which its executor starts them.
+    pub fn steps(&self, rank: usize, options: StepOptions) -> impl Iterator<Item = Step> + '_ {
+        let at = self.grid.coords(rank);
+        let generator = Generator { plan: self, at, options };
+        let layers = self.graph.nodes.len();
+        let protos = generator
+            .input()
+            .chain((0..layers).flat_map(move |i| generator.forward(i)))
+            .chain(generator.loss())
+            .chain((0..layers).rev().flat_map(move |i| generator.backward(i)))
+            .chain(generator.params(0))
+            .chain((0..layers).rev().flat_map(move |i| generator.update(i)));
+        number(protos, layers)
+    }
+
+    /// Most bytes that a rank's Steps hold at once: parameters, optimizer state, activations and their gradients.
+    pub fn peak_bytes(&self, rank: usize, options: StepOptions) -> u64 {
+        let (mut held, mut peak) = (0u64, 0u64);
+        for step in self.steps(rank, options) {
+            match step.work {
+                Work::Alloc { bytes } => held += bytes,
+                Work::Free { bytes } => held -= bytes,
+                _ => {}
+            }
+            peak = peak.max(held);
+        }
+        peak
+    }
+
+    /// A number that is equal for ranks whose Steps are equal up to the names of their peers.
+    pub fn class(&self, rank: usize, options: StepOptions) -> u64 {
+        let at = self.grid.coords(rank);
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut eat = |text: &str| {
+            for byte in text.bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        };
+        for mut step in self.steps(rank, options) {
+            let offset = |peer: usize| {
+                let theirs = self.grid.coords(peer);
+                let relative: [i64; 5] = std::array::from_fn(|i| theirs[i] as i64 - at[i] as i64);
+                format!("{relative:?}")
+            };
+            if let Work::Send { peer, .. } | Work::Recv { peer, .. } = &mut step.work {
+                eat(&offset(*peer));
+                *peer = 0;
+            }
+            eat(&format!("{step:?}"));
+        }
+        hash
+    }
+}
+
+/// Gives numbers, and turns "waits for" into numbers of Steps.
+fn number(protos: impl Iterator<Item = Proto>, layers: usize) -> impl Iterator<Item = Step> {
+    let mut next: StepId = 0;
+    let mut compute: Option<StepId> = None;
+    let mut collective: Option<StepId> = None;
+    let mut recvs: Vec<Range<StepId>> = Vec::new();
+    let mut buckets: Vec<Option<StepId>> = vec![None; layers];
+    protos.map(move |proto| {
+        let id = next;
+        next += 1;
+        let one = |id: StepId| id..id + 1;
+        let mut after: Vec<Range<StepId>> = Vec::new();
+        match proto.work {
+            Work::Recv { .. } => match recvs.last_mut() {
+                Some(range) if range.end == id => range.end += 1,
+                _ => recvs.push(one(id)),
+            },
+            Work::Compute { .. } => {
+                after.extend(compute.map(one));
+                after.extend(collective.take().map(one));
+                if proto.waits {
+                    after.append(&mut recvs);
+                }
+                if proto.bucket {
+                    after.extend(buckets[proto.layer].map(one));
+                }
+                compute = Some(id);
+            }
+            Work::Collective { .. } => {
+                after.extend(compute.map(one));
+                match proto.stream {
+                    Stream::Gradient => buckets[proto.layer] = Some(id),
+                    _ => collective = Some(id),
+                }
+            }
+            _ => after.extend(compute.map(one)),
+        }
+        let Proto { layer, pass, part, stream, work, .. } = proto;
+        Step { id, layer, pass, part, stream, after, work }
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Generator<'a> {
+    plan: &'a NetPlan,
+    at: Coords,
+    options: StepOptions,
+}
+
+type Protos<'a> = Box<dyn Iterator<Item = Proto> + 'a>;
+
+impl<'a> Generator<'a> {
+    fn proto(layer: usize, pass: Pass, work: Work) -> Proto {
+        Proto { layer, pass, part: Part::Whole, stream: Stream::Compute, work, waits: false, bucket: false }
+    }
+
+    fn op(&self, i: usize) -> &'a Op {
+        &self.plan.graph.nodes[i].op
+    }
+
+    fn bytes(&self, values: usize) -> u64 {
+        values as u64 * self.options.element
+    }
+
+    fn alone(&self, group: AxisSet) -> bool {
+        group.parts(&self.plan.grid) == 1
+    }
+
+    fn messages(&self, layer: usize, pass: Pass, transfer: Transfer) -> Protos<'a> {
+        let (grid, at, element) = (self.plan.grid, self.at, self.options.element);
+        let make = move |work| Proto { stream: Stream::Halo, ..Self::proto(layer, pass, work) };
+        let (key, bytes) = (transfer.key, move |region: Region| region.len() as u64 * element);
+        let recvs = transfer.recvs(&grid, &at).map(move |(peer, r)| make(Work::Recv { peer, key, bytes: bytes(r) }));
+        let sends = transfer.sends(&grid, &at).map(move |(peer, r)| make(Work::Send { peer, key, bytes: bytes(r) }));
+        Box::new(recvs.chain(sends))
+    }
+
+    fn maybe_messages(&self, layer: usize, pass: Pass, transfer: Option<Transfer>) -> Protos<'a> {
+        match transfer {
+            Some(transfer) => self.messages(layer, pass, transfer),
+            None => Box::new(std::iter::empty()),
+        }
+    }
+
+    fn collectives(&self, i: usize, pass: Pass) -> impl Iterator<Item = Proto> + use<'a> {
+        let this = *self;
+        self.op(i).collectives(pass).into_iter().filter(move |c| !this.alone(c.group)).map(move |c| {
+            let work = Work::Collective { group: c.group, kind: c.kind, bytes: c.bytes };
+            Proto { stream: Stream::Halo, ..Self::proto(i, pass, work) }
+        })
+    }
+
+    /// Parameters with gradient and optimizer state, and the input.
+    fn input(&self) -> impl Iterator<Item = Proto> + use<'a> {
+        let graph = &self.plan.graph;
+        let params = graph.param_count() * self.options.element * (2 + self.options.optimizer_state);
+        let region = self.plan.layer(0).x_block(&self.plan.grid, &self.at);
+        let read = region.intersect(&Region::full(graph.input())).len() as u64 * self.options.file_element;
+        let io = Proto { stream: Stream::Io, ..Self::proto(0, Pass::Input, Work::Io { bytes: read }) };
+        [Work::Alloc { bytes: params }, Work::Alloc { bytes: self.bytes(region.len()) }]
+            .map(|work| Self::proto(0, Pass::Input, work))
+            .into_iter()
+            .chain((read > 0).then_some(io))
+    }
+
+    fn y_bytes(&self, i: usize) -> u64 {
+        self.bytes(self.plan.y_block(i, &self.at).len())
+    }
+
+    fn forward(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
+        let lp = self.plan.layer(i);
+        let (grid, at) = (&self.plan.grid, &self.at);
+        let pass = Pass::Forward;
+        let moved = self.bytes(lp.x_block(grid, at).len());
+        let alloc = lp.redistribute.map(|_| Self::proto(i, pass, Work::Alloc { bytes: moved }));
+        let halo = if self.plan.input_brings_halo(i) { None } else { Some(lp.halo) };
+        let waits = lp.redistribute.is_some() || halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
+        let y = Self::proto(i, pass, Work::Alloc { bytes: self.y_bytes(i) });
+        let whole = lp.own_y(grid, at);
+        let interior =
+            if halo.is_some_and(|t| t.recvs(grid, at).next().is_some()) { lp.interior_y(grid, at) } else { whole };
+        let flops = move |elements: usize| self.op(i).forward_flops(elements as u64);
+        let compute = self.parts(i, pass, whole, interior, waits, self.op(i).kind(), flops);
+        alloc
+            .into_iter()
+            .chain(self.maybe_messages(i, pass, lp.redistribute))
+            .chain(self.maybe_messages(i, pass, halo))
+            .chain(std::iter::once(y))
+            .chain(self.collectives(i, pass))
+            .chain(compute)
+    }
+
+    /// The interior, then the rest in one Step that waits.
+    fn parts(
+        &self,
+        layer: usize,
+        pass: Pass,
+        whole: Region,
+        interior: Region,
+        waits: bool,
+        kernel: &'static str,
+        flops: impl Fn(usize) -> u64,
+    ) -> Vec<Proto> {
+        let lp = self.plan.layer(layer);
+        let per_output = |shape: Shape| {
+            let outputs: usize = shape.iter().product();
+            let inputs: usize = (0..5).map(|d| shape[d] * lp.x[d].div_ceil(lp.y[d].max(1)).max(1)).product();
+            self.bytes(outputs + inputs)
+        };
+        let make = |part, shape: Shape, elements: usize, waits| {
+            let work = Work::Compute { kernel, shape, flops: flops(elements), bytes: per_output(shape) };
+            Proto { part, waits, ..Self::proto(layer, pass, work) }
+        };
+        let side = whole.len() - interior.len();
+        if side == 0 || interior.is_empty() {
+            return vec![make(Part::Whole, whole.shape(), whole.len(), waits)];
+        }
+        vec![
+            make(Part::Interior, interior.shape(), interior.len(), false),
+            make(Part::Side, whole.shape(), side, waits),
+        ]
+    }
+
+    fn loss(&self) -> impl Iterator<Item = Proto> + use<'a> {
+        let (pass, last) = (Pass::Backward, self.plan.graph.nodes.len() - 1);
+        let region = self.plan.own_output(&self.at);
+        let (n, shape) = (region.len(), region.shape());
+        let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(n) });
+        let work = Work::Compute { kernel: "loss", shape, flops: 3 * n as u64, bytes: self.bytes(3 * n) };
+        let compute = Proto { waits: true, ..Self::proto(last, pass, work) };
+        let reduce = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: 8 };
+        let reduce = Proto { stream: Stream::Halo, ..Self::proto(last, pass, reduce) };
+        [dy, compute].into_iter().chain((!self.alone(AxisSet::ALL)).then_some(reduce))
+    }
+
+    fn backward(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
+        let lp = self.plan.layer(i);
+        let pass = Pass::Backward;
+        let gather = self.maybe_messages(i, pass, lp.grad_halo);
+        let data: Vec<Proto> = if lp.needs_dx { self.data_gradient(i, &lp) } else { Vec::new() };
+        let collectives: Vec<Proto> = if lp.needs_dx { self.collectives(i, pass).collect() } else { Vec::new() };
+        gather
+            .chain(self.params(i + 1))
+            .chain(collectives)
+            .chain(data)
+            .chain(self.maybe_messages(i, pass, lp.scatter))
+            .chain(self.maybe_messages(i, pass, lp.grad_redistribute))
+            .chain(self.release(i, &lp))
+    }
+
+    fn data_gradient(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
+        let (grid, at) = (&self.plan.grid, &self.at);
+        let pass = Pass::Backward;
+        let target = if lp.scatter.is_some() || lp.grad_redistribute.is_some() {
+            lp.dx_block(grid, at)
+        } else {
+            self.plan.layer(i - 1).dy_block(grid, at)
+        };
+        let mut protos = vec![Self::proto(i, pass, Work::Alloc { bytes: self.bytes(target.len()) })];
+        let received = lp.grad_halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
+        // The gradient arrives from the layer above by its scatter or redistribution.
+        let waits = received || self.arrives_by_message(i);
+        let (whole, interior) = if lp.scatter.is_some() {
+            (lp.own_y(grid, at), lp.own_y(grid, at))
+        } else if received {
+            (lp.own_x(grid, at), lp.interior_x(grid, at))
+        } else {
+            (lp.own_x(grid, at), lp.own_x(grid, at))
+        };
+        let op = self.op(i);
+        let flops = |elements: usize| {
+            if lp.scatter.is_some() {
+                op.forward_flops(elements as u64)
+            } else {
+                op.backward_data_flops(elements as u64)
+            }
+        };
+        protos.extend(self.parts(i, pass, whole, interior, waits, op.kind(), flops));
+        protos
+    }
+
+    fn arrives_by_message(&self, i: usize) -> bool {
+        let above = i + 1;
+        above < self.plan.graph.nodes.len() && {
+            let lp = self.plan.layer(above);
+            lp.scatter.is_some() || lp.grad_redistribute.is_some()
+        }
+    }
+
+    /// Parameter gradients of layer `i`, deferred until the next halo is on its way, and their reduction.
+    fn params(&self, i: usize) -> Protos<'a> {
+        if i >= self.plan.graph.nodes.len() || self.op(i).params().is_empty() {
+            return Box::new(std::iter::empty());
+        }
+        let lp = self.plan.layer(i);
+        let own = lp.own_y(&self.plan.grid, &self.at);
+        let params: usize = self.op(i).params().iter().map(|p| p.len()).sum();
+        let work = Work::Compute {
+            kernel: self.op(i).kind(),
+            shape: own.shape(),
+            flops: self.op(i).forward_flops(own.len() as u64),
+            bytes: self.bytes(own.len() + params + lp.own_x(&self.plan.grid, &self.at).len()),
+        };
+        let pass = Pass::Backward;
+        // Batch norm's sums are taken together with its data gradient.
+        let compute = (!matches!(self.op(i), Op::Norm(_))).then(|| Self::proto(i, pass, work));
+        let bucket =
+            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: self.bytes(params) };
+        let bucket = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, bucket) };
+        Box::new(compute.into_iter().chain((!self.alone(AxisSet::ALL)).then_some(bucket)))
+    }
+
+    /// What layer `i` no longer needs: its output and its output's gradient.
+    fn release(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
+        let (grid, at) = (&self.plan.grid, &self.at);
+        let mut frees = vec![self.y_bytes(i)];
+        if i + 1 == self.plan.graph.nodes.len() {
+            frees.push(self.bytes(self.plan.own_output(at).len()));
+        } else {
+            let above = self.plan.layer(i + 1);
+            let held = if above.scatter.is_some() || above.grad_redistribute.is_some() {
+                above.dx_block(grid, at)
+            } else {
+                lp.dy_block(grid, at)
+            };
+            frees.push(self.bytes(held.len()));
+            if above.redistribute.is_some() {
+                frees.push(self.bytes(above.x_block(grid, at).len()));
+            }
+        }
+        frees.into_iter().map(|bytes| Self::proto(i, Pass::Backward, Work::Free { bytes })).collect()
+    }
+
+    fn update(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
+        let params: usize = self.op(i).params().iter().map(|p| p.len()).sum();
+        let work = Work::Compute {
+            kernel: "optimizer",
+            shape: [1, 1, 1, 1, params],
+            flops: params as u64 * (2 + 5 * self.options.optimizer_state),
+            bytes: self.bytes(params * (3 + 2 * self.options.optimizer_state as usize)),
+        };
+        (params > 0).then(|| Proto { bucket: true, ..Self::proto(i, Pass::Update, work) }).into_iter()
+    }
+}

@@ -1,0 +1,243 @@
+//! Networks against the published costs; every grid against the serial run; Steps against counted messages.
+
+use crate::*;
+use shardmark_comm::{Collective, Comm, Counted, Counts, Direction, solo, threads};
+use shardmark_layers::Op;
+use shardmark_layers::activation::{LeakyRelu, Tanh};
+use shardmark_layers::conv::Conv;
+use shardmark_layers::dense::{Dense, Flatten};
+use shardmark_layers::dropout::Dropout;
+use shardmark_layers::loss::Loss;
+use shardmark_layers::norm::BatchNorm;
+use shardmark_layers::optim::OptimSpec;
+use shardmark_layers::pool::{Pool, PoolMode};
+use shardmark_partition::step::{CollectiveKind, Work};
+use shardmark_partition::{AxisSet, Grid, Window};
+use shardmark_tensor::{Block, rng};
+
+const SGD: OptimSpec = OptimSpec::Sgd { lr: 0.01, momentum: 0.9, weight_decay: 0.0 };
+
+/// The published networks' layers with few channels, so that every grid of every rank count is affordable.
+fn narrow(variant: Variant, volume: [usize; 3], batch: usize, norm: Option<AxisSet>, tail: Option<&str>) -> Graph {
+    let same = Window { kernel: 2, stride: 1, pad: 0, pad_after: 1 };
+    let node = |name: &str, op| Node { name: name.into(), op };
+    let mut nodes = Vec::new();
+    for (i, (c, k)) in (1..).zip([(3, 5), (5, 6), (6, 7)]) {
+        let (conv, pool) = match variant {
+            Variant::Paper2020 => (
+                Conv::cube(c, k, 3, if i == 2 { 2 } else { 1 }, 1, false),
+                Pool { mode: PoolMode::Average, windows: [Window::new(3, 2, 1); 3] },
+            ),
+            Variant::MlPerf => (
+                Conv { c, k, windows: [same; 3], bias: true },
+                Pool { mode: PoolMode::Max, windows: [Window::new(2, 2, 0); 3] },
+            ),
+        };
+        nodes.push(node(&format!("conv{i}"), Op::Conv(conv)));
+        if let Some(group) = norm {
+            let norm = BatchNorm { channels: k, eps: 1e-5, momentum: 0.1, group };
+            nodes.push(node(&format!("bn{i}"), Op::Norm(norm)));
+        }
+        nodes.push(node(&format!("act{i}"), Op::LeakyRelu(LeakyRelu { slope: 0.1 })));
+        nodes.push(node(&format!("pool{i}"), Op::Pool(pool)));
+    }
+    nodes.push(node("flatten", Op::Flatten(Flatten)));
+    let [d, h, w] = volume;
+    let input = [batch, d, h, w, 3];
+    let flat = Graph::chain("features", input, nodes.clone(), None).expect("fits").output()[4];
+    nodes.push(node("drop1", Op::Dropout(Dropout { keep: 0.8 })));
+    nodes.push(node("fc1", Op::Dense(Dense { c: flat, k: 9, bias: true, bias_init: 0.1 })));
+    nodes.push(node("tanh", Op::Tanh(Tanh { scale: 1.2 })));
+    nodes.push(node("fc2", Op::Dense(Dense { c: 9, k: 4, bias: true, bias_init: 0.1 })));
+    Graph::chain(&format!("narrow {variant:?}"), input, nodes, tail).expect("fits")
+}
+
+fn cosmoflow(variant: Variant, volume: [usize; 3], batch: usize, norm: Option<AxisSet>) -> Graph {
+    let net = Cosmoflow { variant, batch, volume, channels: 4, norm, dropout: None, tail: None };
+    net.graph().expect("a valid network")
+}
+
+#[test]
+fn the_2020_network_costs_what_its_paper_says() {
+    for (width, flops, bytes, with_norm) in [
+        (128, 55_547_265_024u64, 884_412_448u64, 1.152),
+        (256, 443_783_577_600, 7_074_713_632, 9.219),
+        (512, 3_550_268_620_800, 56_597_352_480, 73.75),
+    ] {
+        let cost = paper_accounting(&cosmoflow(Variant::Paper2020, [width; 3], 1, None));
+        assert_eq!((cost.flops, cost.bytes, cost.params), (flops, bytes, 9_437_636));
+        let cost = paper_accounting(&cosmoflow(Variant::Paper2020, [width; 3], 1, Some(AxisSet::ALL)));
+        assert_eq!((cost.flops, cost.params), (flops, 9_439_652));
+        let gib = cost.bytes as f64 / (1u64 << 30) as f64;
+        assert!((gib - with_norm).abs() < 0.005, "{width}: {gib}");
+    }
+}
+
+#[test]
+fn executed_convolution_flops_leave_out_the_first_data_gradient() {
+    let plan = NetPlan::new(cosmoflow(Variant::Paper2020, [128; 3], 1, None), Grid::single());
+    let flops: u64 = plan
+        .steps(0, StepOptions::default())
+        .filter_map(|s| match s.work {
+            Work::Compute { kernel: "conv", flops, .. } => Some(flops),
+            _ => None,
+        })
+        .sum();
+    assert_eq!(format!("{:.2}", flops as f64 / 1e9), "48.30");
+}
+
+#[test]
+fn the_tail_is_named_or_refused() {
+    let net = |tail: &str| Cosmoflow {
+        variant: Variant::Paper2020,
+        batch: 1,
+        volume: [32; 3],
+        channels: 4,
+        norm: None,
+        dropout: None,
+        tail: Some(tail.into()),
+    };
+    assert_eq!(net("pool3").graph().expect("valid").nodes[net("pool3").graph().expect("valid").tail].name, "pool3");
+    let message = net("pool9").graph().expect_err("refused").to_string();
+    assert!(message.contains("'pool9'") && message.contains("pool5"), "{message}");
+}
+
+/// Counts that the Steps of one rank foresee.
+fn foreseen(plan: &NetPlan, rank: usize) -> Counts {
+    let mut counts = Counts::default();
+    for step in plan.steps(rank, StepOptions::default()) {
+        match step.work {
+            Work::Send { peer, key, bytes } => counts.record_message(Direction::Send, peer, key, bytes),
+            Work::Recv { peer, key, bytes } => counts.record_message(Direction::Recv, peer, key, bytes),
+            Work::Collective { group, kind, bytes } => {
+                let kind = match kind {
+                    CollectiveKind::AllReduce => Collective::Allreduce,
+                    CollectiveKind::TreeAllReduce => Collective::TreeAllreduce,
+                };
+                counts.record_collective(kind, group.parts(&plan.grid), bytes);
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+struct Run {
+    loss: f64,
+    grads: Vec<(String, Vec<f32>)>,
+    counts: Counts,
+}
+
+fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainError> {
+    let counted = Counted::new(comm);
+    let plan = NetPlan::new(graph.clone(), grid);
+    let mut trainer = Trainer::<f32>::new(&counted, plan, Loss::Mse, SGD, 7)?;
+    let shape = graph.input();
+    let input = Block::from_fn(trainer.input_region(), |at| {
+        let inside = (0..5).all(|i| (0..shape[i] as i64).contains(&at[i]));
+        let index = (0..5).fold(0i64, |index, i| index * shape[i] as i64 + at[i]);
+        if inside { rng::normal(3, 1, index as u64) as f32 } else { f32::NAN }
+    });
+    let target = Block::from_fn(trainer.target_region(), |[n, .., c]| rng::uniform(3, 2, (n * 4 + c) as u64) as f32);
+    counted.reset();
+    let outcome = trainer.gradients(input, &target)?;
+    let counts = counted.counts();
+    let grads = trainer.parameters().into_iter().map(|(name, _, grad)| (name, grad)).collect();
+    Ok(Run { loss: outcome.loss, grads, counts })
+}
+
+fn assert_grids_agree(graph: &Graph, ranks: &[usize]) {
+    let serial = run_step(&solo(), graph, Grid::single()).expect("serial");
+    for grid in ranks.iter().flat_map(|&p| Grid::factorisations(p)) {
+        let plan = NetPlan::new(graph.clone(), grid);
+        let runs = threads::run(grid.size(), &threads::Options::default(), |comm| run_step(comm, graph, grid))
+            .unwrap_or_else(|error| panic!("{} on {grid}: {error}", graph.name));
+        for (rank, run) in runs.iter().enumerate() {
+            assert_eq!(run.counts, foreseen(&plan, rank), "{} rank {rank} of {grid}", graph.name);
+            assert!((run.loss / serial.loss - 1.0).abs() < 1e-5, "{grid}: loss {} {}", run.loss, serial.loss);
+            // The gradient of a bias before batch norm is zero but for rounding, so the network's scale counts too.
+            let largest = serial.grads.iter().flat_map(|(_, g)| g).fold(0f32, |m, v| m.max(v.abs()));
+            for ((name, got), (_, expected)) in run.grads.iter().zip(&serial.grads) {
+                let scale = expected.iter().fold(1e-3 * largest, |m, v| m.max(v.abs()));
+                let error = got.iter().zip(expected).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+                assert!(error <= 1e-4 * scale, "{} {name} on {grid}: {error} of {scale}", graph.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_grid_gives_the_serial_gradients_and_the_foreseen_messages() {
+    let ranks = [1, 2, 3, 4, 6, 8];
+    for norm in [None, Some(AxisSet::ALL)] {
+        assert_grids_agree(&narrow(Variant::Paper2020, [16, 18, 13], 3, norm, Some("pool3")), &ranks);
+        assert_grids_agree(&narrow(Variant::MlPerf, [17, 11, 12], 2, norm, None), &ranks);
+        assert_grids_agree(&narrow(Variant::Paper2020, [9, 10, 17], 2, norm, Some("conv1")), &[2, 4, 8]);
+    }
+}
+
+#[test]
+fn spatial_splitting_may_last_until_the_flatten_layer() {
+    assert_grids_agree(&narrow(Variant::Paper2020, [5, 20, 8], 2, None, None), &[2, 4, 8]);
+}
+
+#[test]
+fn the_same_grid_gives_the_same_bits() {
+    let graph = narrow(Variant::Paper2020, [16; 3], 2, Some(AxisSet::ALL), None);
+    let grid: Grid = "1x2x2x1".parse().expect("valid");
+    let run = || threads::run(4, &threads::Options::default(), |comm| run_step(comm, &graph, grid)).expect("runs");
+    let (first, second) = (run(), run());
+    assert_eq!(first[0].loss.to_bits(), second[0].loss.to_bits());
+    assert!(first.iter().zip(&second).all(|(a, b)| a.grads == b.grads));
+}
+
+#[test]
+fn every_send_has_its_receive_without_running_anything() {
+    let graph = cosmoflow(Variant::Paper2020, [64; 3], 3, Some(AxisSet::SPATIAL));
+    for grid in (1..=8).flat_map(Grid::factorisations) {
+        let plan = NetPlan::new(graph.clone(), grid);
+        let mut sends = std::collections::BTreeMap::new();
+        for rank in 0..grid.size() {
+            for step in plan.steps(rank, StepOptions::default()) {
+                if let Work::Send { peer, key, bytes } = step.work {
+                    assert!(sends.insert((rank, peer, key), bytes).is_none());
+                }
+                assert!(step.after.iter().all(|range| range.end <= step.id), "{grid}: {step:?}");
+            }
+        }
+        for rank in 0..grid.size() {
+            for step in plan.steps(rank, StepOptions::default()) {
+                if let Work::Recv { peer, key, bytes } = step.work {
+                    assert_eq!(sends.remove(&(peer, rank, key)), Some(bytes), "{grid} rank {rank}");
+                }
+            }
+        }
+        assert!(sends.is_empty(), "{grid}: {sends:?}");
+    }
+}
+
+#[test]
+fn one_rank_of_65536_is_described_in_milliseconds() {
+    let graph = cosmoflow(Variant::Paper2020, [512; 3], 16, Some(AxisSet::ALL));
+    let plan = NetPlan::new(graph, "16x16x16x16".parse().expect("valid"));
+    let start = std::time::Instant::now();
+    let steps = plan.steps(0, StepOptions::default()).count();
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(steps > 100, "{steps}");
+    assert!(seconds < 0.5, "{steps} Steps took {seconds} s");
+    let inner = plan.grid.rank(&[3, 7, 7, 7, 0]);
+    let other = plan.grid.rank(&[5, 7, 7, 7, 0]);
+    assert_eq!(plan.class(inner, StepOptions::default()), plan.class(other, StepOptions::default()));
+    assert_ne!(plan.class(inner, StepOptions::default()), plan.class(0, StepOptions::default()));
+}
+
+#[test]
+fn memory_falls_with_the_number_of_ranks_and_ends_at_the_parameters() {
+    let graph = cosmoflow(Variant::Paper2020, [128; 3], 1, None);
+    let options = StepOptions::default();
+    let peak = |grid: &str| NetPlan::new(graph.clone(), grid.parse().expect("valid")).peak_bytes(0, options);
+    let (one, four) = (peak("1x1x1x1"), peak("1x4x1x1"));
+    assert!(four < one / 2, "{one} {four}");
+    let params = graph.param_count() * 4 * 4;
+    assert!(one > params + 400 * (1 << 20), "{one}");
+}

@@ -1,0 +1,208 @@
+//! A rank's replica of the network and the training step.
+
+use crate::clock::{Clock, lap};
+use crate::error::TrainError;
+use crate::groups::GroupMap;
+use crate::init::initial_values;
+use crate::plan::NetPlan;
+use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
+use shardmark_layers::loss::Loss;
+use shardmark_layers::optim::{OptimSpec, Optimizer};
+use shardmark_layers::{Env, Float, Layer, Param};
+use shardmark_partition::{Coords, Region};
+use shardmark_tensor::Block;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// A gradient reduction that is under way.
+pub(crate) struct Reduction {
+    pub layer: usize,
+    pub request: Request,
+    pub started: Instant,
+}
+
+/// What a training step gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepOutcome<T> {
+    /// Loss over the whole batch, equal on all ranks.
+    pub loss: f64,
+    /// Prediction of the samples that this rank owns at the end of the network, before the update.
+    pub prediction: Block<T>,
+}
+
+/// One rank of a training run: parameters, tensors of the current step, optimizer state.
+pub struct Trainer<'c, T: Float> {
+    pub(crate) comm: &'c dyn Comm,
+    pub(crate) groups: GroupMap<'c>,
+    pub(crate) plan: NetPlan,
+    pub(crate) at: Coords,
+    pub(crate) layers: Vec<Box<dyn Layer<T>>>,
+    /// Input of layer `i`, as it consumes it; the prediction last.
+    pub(crate) tensors: Vec<Block<T>>,
+    /// Tensors that were redistributed, as their producer left them.
+    pub(crate) moved_away: BTreeMap<usize, Block<T>>,
+    pub(crate) reductions: Vec<Reduction>,
+    pub(crate) seed: u64,
+    pub(crate) step: u64,
+    pub(crate) training: bool,
+    /// Seconds of the current step.
+    pub clock: Clock,
+    loss: Loss,
+    optimizer: Optimizer<T>,
+}
+
+impl<'c, T: Float> Trainer<'c, T> {
+    /// Builds the layers with their start values. Collective: groups of ranks are split off.
+    ///
+    /// # Errors
+    /// When the communicator's size is not the grid's, or a split fails.
+    pub fn new(
+        comm: &'c dyn Comm,
+        plan: NetPlan,
+        loss: Loss,
+        optimizer: OptimSpec,
+        seed: u64,
+    ) -> Result<Self, TrainError> {
+        if comm.size() != plan.grid.size() {
+            let (expected, grid) = (plan.grid.size(), plan.grid.to_string());
+            return Err(TrainError::Ranks { expected, grid, got: comm.size() });
+        }
+        let at = plan.grid.coords(comm.rank());
+        let groups = GroupMap::new(comm, &plan, &at)?;
+        let graph = &plan.graph;
+        let mut layers: Vec<Box<dyn Layer<T>>> =
+            graph.nodes.iter().zip(&graph.shapes).map(|(node, &x)| node.op.build(x)).collect();
+        for (i, j, _, spec) in graph.params() {
+            let values: Vec<T> = initial_values(&spec, seed, i, j).into_iter().map(T::from_f64).collect();
+            layers[i].params_mut()[j].value = layers[i].layer_layout(j, &values);
+        }
+        let clock = Clock::new(layers.len());
+        let sizes: Vec<usize> = graph.params().map(|(_, _, _, spec)| spec.len()).collect();
+        Ok(Trainer {
+            comm,
+            groups,
+            plan,
+            at,
+            layers,
+            tensors: Vec::new(),
+            moved_away: BTreeMap::new(),
+            reductions: Vec::new(),
+            seed,
+            step: 0,
+            training: true,
+            clock,
+            loss,
+            optimizer: Optimizer::new(optimizer, &sizes),
+        })
+    }
+
+    /// The network on its grid.
+    pub fn plan(&self) -> &NetPlan {
+        &self.plan
+    }
+
+    /// Region of the input block that [`Trainer::train_step`] takes: what the rank owns, its halo and the border.
+    pub fn input_region(&self) -> Region {
+        self.plan.layer(0).x_block(&self.plan.grid, &self.at)
+    }
+
+    /// Region of the targets that the rank needs.
+    pub fn target_region(&self) -> Region {
+        self.plan.own_output(&self.at)
+    }
+
+    /// Forward, loss, backward and update. `input` covers [`Trainer::input_region`], `target`
+    /// [`Trainer::target_region`].
+    ///
+    /// # Errors
+    /// When communication fails.
+    pub fn train_step(&mut self, input: Block<T>, target: &Block<T>) -> Result<StepOutcome<T>, TrainError> {
+        let start = Instant::now();
+        let outcome = self.gradients(input, target)?;
+        self.update();
+        lap(start, &mut self.clock.phases.step);
+        Ok(outcome)
+    }
+
+    /// Forward, loss and backward: leaves the reduced gradients in the parameters and returns the loss.
+    ///
+    /// # Errors
+    /// When communication fails.
+    pub fn gradients(&mut self, input: Block<T>, target: &Block<T>) -> Result<StepOutcome<T>, TrainError> {
+        self.forward(input, true)?;
+        let (loss, dpred) = self.evaluate_loss(target)?;
+        let prediction = self.tensors.last().cloned().unwrap_or_default();
+        self.backward(dpred)?;
+        self.finish_reductions()?;
+        Ok(StepOutcome { loss, prediction })
+    }
+
+    /// Applies the optimizer to the gradients in the parameters.
+    pub fn update(&mut self) {
+        let start = Instant::now();
+        self.optimizer.begin_step();
+        let params = self.layers.iter_mut().flat_map(|l| l.params_mut());
+        for (i, Param { value, grad }) in params.enumerate() {
+            self.optimizer.step(i, value, grad);
+        }
+        self.step += 1;
+        lap(start, &mut self.clock.phases.optimizer);
+    }
+
+    /// Prediction of this rank's samples in evaluation mode (no dropout, running statistics).
+    ///
+    /// # Errors
+    /// When communication fails.
+    pub fn predict(&mut self, input: Block<T>) -> Result<Block<T>, TrainError> {
+        self.forward(input, false)?;
+        Ok(self.tensors.pop().unwrap_or_default())
+    }
+
+    fn evaluate_loss(&mut self, target: &Block<T>) -> Result<(f64, Block<T>), TrainError> {
+        let last = self.plan.graph.nodes.len() - 1;
+        let count = self.plan.graph.output().iter().product::<usize>();
+        let pred = &self.tensors[last + 1];
+        let mut dpred = Block::zeros(self.plan.layer(last).dy_block(&self.plan.grid, &self.at));
+        let sum = self.loss.sum_and_gradient(pred, target, &mut dpred, &self.plan.own_output(&self.at), count);
+        let start = Instant::now();
+        let total = if self.comm.size() > 1 { self.comm.allreduce_value(sum, ReduceOp::Sum)? } else { sum };
+        let seconds = start.elapsed().as_secs_f64();
+        self.clock.phases.halo_exposed += seconds;
+        self.clock.phases.halo_total += seconds;
+        Ok((total / count as f64, dpred))
+    }
+
+    pub(crate) fn env<'e>(groups: &'e GroupMap<'c>, seed: u64, step: u64, layer: usize, training: bool) -> Env<'e> {
+        Env { groups, seed, step, layer: layer as u64, training, communication_s: Cell::new(0.0) }
+    }
+
+    /// Parameters in PyTorch's order: full name, values, gradients, both in PyTorch's layout.
+    pub fn parameters(&self) -> Vec<(String, Vec<T>, Vec<T>)> {
+        let export = |(i, j, name, _): (usize, usize, String, _)| {
+            let (layer, param) = (&self.layers[i], &self.layers[i].params()[j]);
+            (name, layer.torch_layout(j, &param.value), layer.torch_layout(j, &param.grad))
+        };
+        self.plan.graph.params().map(export).collect()
+    }
+
+    /// Overwrites a parameter by its full name with values in PyTorch's layout.
+    ///
+    /// # Errors
+    /// When there is no such parameter or its size differs.
+    pub fn set_parameter(&mut self, name: &str, values: &[f64]) -> Result<(), TrainError> {
+        let found = self.plan.graph.params().find(|(_, _, n, _)| n == name);
+        let expected = found.as_ref().map_or(0, |(_, _, _, spec)| spec.len());
+        let Some((i, j, _, _)) = found.filter(|_| expected == values.len()) else {
+            return Err(TrainError::Parameter { name: name.to_string(), expected, got: values.len() });
+        };
+        let values: Vec<T> = values.iter().map(|&v| T::from_f64(v)).collect();
+        self.layers[i].params_mut()[j].value = self.layers[i].layer_layout(j, &values);
+        Ok(())
+    }
+
+    /// The optimizer's settings and state.
+    pub fn optimizer_mut(&mut self) -> &mut Optimizer<T> {
+        &mut self.optimizer
+    }
+}
