@@ -4,6 +4,7 @@
 //! workload, then `key=value` in any order, each key at most once. [`Case::fmt`] leaves out what has its default (a label, a
 //! repro); [`Case::resolved`] names every key (what is stored and hashed).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::error::PlanError;
@@ -80,7 +81,7 @@ impl Default for Case {
             dropout: Setting::Auto,
             input: Input::Synthetic,
             transform: Transform::None,
-            tail: Tail::Flatten,
+            tail: Tail::Auto,
             seed: 1,
             check: Check::Quick,
             detail: Detail::All,
@@ -195,6 +196,11 @@ impl Case {
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         format!("{hash:016x}")
+    }
+
+    /// Each key and the text of its value.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        KEYS.iter().map(|key| (key.name.to_string(), (key.get)(self))).collect()
     }
 
     fn line(&self, wanted: impl Fn(&Key) -> bool) -> String {

@@ -1,4 +1,5 @@
-//! What the supervisor knows about a case and the rank program stores in its record: a JSON file beside the records.
+//! What the supervisor knows about a case and the rank program stores in its record: a JSON file beside the records, written
+//! before each case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,13 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PlanError;
 
-/// The suite and the provenance that all cases of one sweep share (`shardmark-rank case --context FILE`).
+/// Where a case belongs and how it was started (`shardmark-rank case --context FILE`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
     /// The suite's name.
     pub suite: String,
     /// The resolved text of the suite.
     pub resolved: String,
+    /// The template of the MPI launcher, for resuming with the same.
+    pub launcher: String,
+    /// Whether there are more ranks than hardware threads; the ranks cannot tell, since a launcher may have bound them.
+    pub oversubscribed: bool,
     /// Commit, compiler, machine, launcher ...: see [`crate::provenance`].
     pub provenance: BTreeMap<String, String>,
 }

@@ -177,8 +177,15 @@ fn scale(mut case: Case) -> Result<Planned, PlanError> {
         }
     }
     case.validate()?;
-    let skip = idle_ranks(&case).map(|reason| Skip { outcome: Outcome::Skipped, reason });
-    Ok(Planned { case, skip })
+    Ok(case.into())
+}
+
+/// A case that is scaled already.
+impl From<Case> for Planned {
+    fn from(case: Case) -> Planned {
+        let skip = idle_ranks(&case).map(|reason| Skip { outcome: Outcome::Skipped, reason });
+        Planned { case, skip }
+    }
 }
 
 /// Why some ranks would own nothing of the input, if so: such a point does not belong in a scaling series.

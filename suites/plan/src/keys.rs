@@ -82,7 +82,12 @@ pub const KEYS: &[Key] = &[
     key!(dropout, false, "auto | a fraction", "fraction dropped; auto: the network's own"),
     key!(input, false, "synthetic | a directory", "where samples come from"),
     key!(transform, false, "none | log1p", "what is done to the input after reading"),
-    key!(tail, false, "flatten | a layer's name", "the layer from whose output on samples are not split in space"),
+    key!(
+        tail,
+        false,
+        "auto | flatten | a layer's name",
+        "the layer from which on samples are not split in space; auto: the published one"
+    ),
     key!(seed, true, "a number", "seed of weights, dropout and synthetic input"),
     key!(check, true, "none | quick | full", "how much is compared with the serial run before timing"),
     key!(detail, false, "all | extremes | none", "ranks whose per-layer times are stored"),

@@ -52,14 +52,22 @@ pub enum Stopped {
     Timeout,
     /// No sign of life for the hang limit.
     Silent,
+    /// A rank said that it failed or hangs, and the process did not end.
+    Lingering,
     /// The user asked for it.
     Interrupted,
 }
 
-/// The outcome of a process that was started. What the supervisor did comes first, then what the ranks said, then the exit
-/// code: launchers do not always hand on the code of the rank that failed.
+/// The outcome of a process that was started. A finished record wins: it says how the case ended. Then comes what the
+/// supervisor did, then what the ranks said, then the exit code: launchers do not always hand on the code of the rank that
+/// failed.
 pub fn classify(stopped: Option<Stopped>, events: &[Event], status: Status, kernel_killed_for_memory: bool) -> Outcome {
     let said = |wanted: fn(&Event) -> bool| events.iter().any(wanted);
+    let code = |exit: RankExit| status == Status::Code(exit as i32);
+    if said(|event| matches!(event, Event::Done { .. })) {
+        let wrong = code(RankExit::Wrong) || said(|event| matches!(event, Event::Check { passed: false, .. }));
+        return if wrong { Outcome::Wrong } else { Outcome::Ok };
+    }
     let hang = said(|event| matches!(event, Event::Hang { .. }));
     match stopped {
         Some(Stopped::Interrupted) => return Outcome::Interrupted,
@@ -68,19 +76,14 @@ pub fn classify(stopped: Option<Stopped>, events: &[Event], status: Status, kern
         _ if hang => return Outcome::Hang,
         _ => {}
     }
-    let code = |exit: RankExit| status == Status::Code(exit as i32);
     if code(RankExit::Hang) {
         Outcome::Hang
     } else if code(RankExit::WontFit) {
         Outcome::WontFit
     } else if code(RankExit::OutOfMemory) || (status != Status::Code(0) && kernel_killed_for_memory) {
         Outcome::OutOfMemory
-    } else if code(RankExit::Wrong)
-        || (code(RankExit::Ok) && said(|event| matches!(event, Event::Check { passed: false, .. })))
-    {
+    } else if code(RankExit::Wrong) {
         Outcome::Wrong
-    } else if code(RankExit::Ok) && said(|event| matches!(event, Event::Done { .. })) {
-        Outcome::Ok
     } else {
         Outcome::Failed
     }

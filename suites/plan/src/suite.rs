@@ -34,8 +34,7 @@ struct Entry {
 }
 
 impl Suite {
-    /// Reads a suite file. Its name is the file's, with the folder before it unless that is `suites`: `smoke`,
-    /// `strong-cosmoflow`.
+    /// Reads a suite file; see [`name`] for its name.
     ///
     /// # Errors
     /// A file that cannot be read, and what [`Suite::parse`] refuses.
@@ -45,11 +44,7 @@ impl Suite {
             what: "a suite file",
             source,
         })?;
-        let part = |path: Option<&std::ffi::OsStr>| path.map(|name| name.to_string_lossy().into_owned());
-        let stem = part(path.file_stem()).unwrap_or_default();
-        let folder = part(path.parent().and_then(Path::file_name)).filter(|name| name == "strong" || name == "weak");
-        let name = folder.map_or(stem.clone(), |folder| format!("{folder}-{stem}"));
-        Suite::parse(&text, &name, &path.display().to_string())
+        Suite::parse(&text, &name(path), &path.display().to_string())
     }
 
     /// Reads the text of a suite; `file` stands in errors before the line number.
@@ -165,6 +160,16 @@ impl Suite {
         self.entries.retain(|entry| entry.key != key.name);
         self.entries.push(Entry { key: key.name, values });
         Ok(())
+    }
+}
+
+/// The name of the suite in a file: the file's, after `strong-` or `weak-` if it lies in a folder of that name.
+pub fn name(path: &Path) -> String {
+    let text = |name: Option<&std::ffi::OsStr>| name.map(|name| name.to_string_lossy().into_owned());
+    let stem = text(path.file_stem()).unwrap_or_default();
+    match text(path.parent().and_then(Path::file_name)) {
+        Some(folder) if folder == "strong" || folder == "weak" => format!("{folder}-{stem}"),
+        _ => stem,
     }
 }
 

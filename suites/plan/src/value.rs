@@ -294,8 +294,8 @@ impl Value for Input {
 /// The layer from whose output on samples are no longer split in space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tail {
-    /// Where the volume is flattened for the dense layers.
-    Flatten,
+    /// The published one: `pool5` of the 2020 network, else where the volume is flattened.
+    Auto,
     /// The layer of this name.
     Layer(String),
 }
@@ -304,13 +304,13 @@ impl Value for Tail {
     fn read(text: &str) -> Option<Self> {
         match text {
             "" => None,
-            "flatten" => Some(Tail::Flatten),
+            "auto" => Some(Tail::Auto),
             name => Some(Tail::Layer(name.into())),
         }
     }
     fn print(&self) -> String {
         match self {
-            Tail::Flatten => "flatten".into(),
+            Tail::Auto => "auto".into(),
             Tail::Layer(name) => name.clone(),
         }
     }

@@ -35,6 +35,10 @@ fn outcomes_follow_the_supervisor_then_the_ranks_then_the_code() {
         (None, vec![], code(0), Outcome::Failed),
         (None, vec![wrong, done()], code(0), Outcome::Wrong),
         (None, vec![done()], code(10), Outcome::Wrong),
+        (None, vec![done()], Status::Signal(9), Outcome::Ok),
+        (Some(Stopped::Interrupted), vec![done()], code(0), Outcome::Ok),
+        (Some(Stopped::Lingering), vec![hang()], Status::Signal(15), Outcome::Hang),
+        (Some(Stopped::Lingering), vec![], Status::Signal(15), Outcome::Failed),
         (None, vec![], code(11), Outcome::Hang),
         (None, vec![hang()], code(1), Outcome::Hang),
         (None, vec![], code(12), Outcome::WontFit),
@@ -54,8 +58,7 @@ fn outcomes_follow_the_supervisor_then_the_ranks_then_the_code() {
 
 #[test]
 fn a_context_is_read_back() {
-    let context =
-        Context { suite: "smoke".into(), resolved: "mode = 'strong'\n".into(), provenance: provenance::collect() };
+    let context = Context { suite: "smoke".into(), provenance: provenance::collect(), ..Context::default() };
     let path = std::env::temp_dir().join(format!("shardmark-context-{}.json", std::process::id()));
     context.write(&path).unwrap();
     assert_eq!(Context::read(&path).unwrap(), context);

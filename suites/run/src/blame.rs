@@ -1,0 +1,109 @@
+//! What went wrong with a case, in one line that names the rank where it can be known.
+
+use shardmark_plan::Event;
+use shardmark_plan::outcome::{Outcome, Status, Stopped};
+
+/// The message of a case that did not end well: what the ranks said, else what the launcher said, else how the process ended.
+pub fn message(outcome: Outcome, stopped: Option<Stopped>, events: &[Event], status: Status, log: &[String]) -> String {
+    let said = events.iter().rev().find_map(|event| match event {
+        Event::Hang { rank, operation, peers, seconds } => {
+            let peers: Vec<String> = peers.iter().map(usize::to_string).collect();
+            let from = if peers.is_empty() { String::new() } else { format!(" for rank {}", peers.join(", ")) };
+            Some(format!("rank {rank} waits in {operation}{from} since {seconds:.1} s"))
+        }
+        Event::Check { passed: false, used, message } => {
+            Some(format!("check failed at {used:.3} of the tolerance: {message}"))
+        }
+        _ => None,
+    });
+    // The first failure is the cause; the others follow from it.
+    let failed = events.iter().find_map(|event| match event {
+        Event::Failed { rank, message } => Some(format!("rank {rank}: {message}")),
+        _ => None,
+    });
+    match (outcome, stopped) {
+        (Outcome::Ok, _) => String::new(),
+        (_, Some(Stopped::Timeout)) => with("longer than its timeout", said),
+        (_, Some(Stopped::Silent)) => said.unwrap_or_else(|| "no sign of life for the hang limit".into()),
+        (_, Some(Stopped::Interrupted)) => "stopped by a signal".into(),
+        _ => failed.or(said).unwrap_or_else(|| with(&ended(status), killed_rank(log).or_else(|| last(log)))),
+    }
+}
+
+fn with(what: &str, more: Option<String>) -> String {
+    more.map_or(what.to_string(), |more| format!("{what}: {more}"))
+}
+
+/// How a process ended, in words.
+fn ended(status: Status) -> String {
+    let name = |signal| match signal {
+        libc::SIGKILL => " (killed)",
+        libc::SIGSEGV => " (segmentation fault)",
+        libc::SIGABRT => " (aborted)",
+        libc::SIGBUS => " (bus error)",
+        libc::SIGILL => " (illegal instruction)",
+        libc::SIGTERM => " (terminated)",
+        _ => "",
+    };
+    match status {
+        Status::Code(0) => "ended without a record".into(),
+        Status::Code(code) if code > 128 => format!("exit code {code}{}", name(code - 128)),
+        Status::Code(code) => format!("exit code {code}"),
+        Status::Signal(signal) => format!("signal {signal}{}", name(signal)),
+    }
+}
+
+/// The rank that a launcher names as the first to end: Open MPI and PRRTE (`process rank 1 with PID ... exited on signal 9`),
+/// MPICH (`=   RANK 1 PID ... RUNNING AT`), Slurm (`srun: error: node7: task 1: Killed`).
+fn killed_rank(log: &[String]) -> Option<String> {
+    log.iter().find_map(|line| {
+        let after = ["process rank ", "=   RANK ", ": task "].iter().find_map(|mark| line.split_once(mark))?.1;
+        let rank: usize = after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        let how = after.split_once("exited on ").map_or("ended first", |(_, how)| how.trim_end_matches('.'));
+        Some(format!("rank {rank} {}", if how == "ended first" { how.into() } else { format!("ended by {how}") }))
+    })
+}
+
+/// The last line of the log that says something.
+fn last(log: &[String]) -> Option<String> {
+    log.iter().rev().find(|line| line.chars().any(char::is_alphanumeric)).map(|line| line.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(status: Status, events: &[Event], log: &str) -> String {
+        let log: Vec<String> = log.lines().map(String::from).collect();
+        message(Outcome::Failed, None, events, status, &log)
+    }
+
+    #[test]
+    fn the_rank_is_named_where_it_is_known() {
+        let first = Event::Failed { rank: 2, message: "index out of bounds".into() };
+        let second = Event::Failed { rank: 0, message: "rank 2 is gone".into() };
+        assert_eq!(say(Status::Code(1), &[first, second], ""), "rank 2: index out of bounds");
+        let open_mpi =
+            "noise\nmpirun noticed that process rank 1 with PID 77 on node n exited on signal 9 (Killed).\n---";
+        assert_eq!(say(Status::Code(137), &[], open_mpi), "exit code 137 (killed): rank 1 ended by signal 9 (Killed)");
+        let mpich = "=   BAD TERMINATION\n=   RANK 3 PID 99 RUNNING AT host\n=   EXIT CODE: 9";
+        assert_eq!(say(Status::Code(9), &[], mpich), "exit code 9: rank 3 ended first");
+        assert_eq!(say(Status::Code(1), &[], "srun: error: n7: task 12: Killed"), "exit code 1: rank 12 ended first");
+    }
+
+    #[test]
+    fn without_a_rank_the_end_and_the_last_line_are_told() {
+        assert_eq!(say(Status::Signal(9), &[], ""), "signal 9 (killed)");
+        assert_eq!(say(Status::Code(7), &[], "first\nno such file\n----\n"), "exit code 7: no such file");
+        assert_eq!(say(Status::Code(0), &[], ""), "ended without a record");
+    }
+
+    #[test]
+    fn a_hang_names_rank_operation_and_peers() {
+        let hang = Event::Hang { rank: 2, operation: "recv".into(), peers: vec![1, 3], seconds: 5.0 };
+        assert_eq!(
+            message(Outcome::Hang, None, &[hang], Status::Code(11), &[]),
+            "rank 2 waits in recv for rank 1, 3 since 5.0 s"
+        );
+    }
+}

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Stands for shardmark-rank: `fake_rank.sh case LINE --record FILE --context FILE`. The seed in the line says how to end.
+# FAKE_RECORD is a finished record to copy, FAKE_LOG a file that gets a line for each start.
+say() { echo "@shardmark $1"; }
+if [ "$1" = memory ]; then echo '{"rank_bytes":[1073741824,2147483648]}'; exit 0; fi
+if [ "$1" = check ] || [ "$1" = verify ]; then
+    say '{"event":"check","passed":true,"used":0.25,"message":"grid 1x1x1x1: loss"}'
+    case "$*" in
+        *bad*) say '{"event":"check","passed":false,"used":1.5,"message":"grid 1x2x1x1: conv1.weight"}'; exit 10 ;;
+        *crash*) echo "no such network"; exit 1 ;;
+    esac
+    exit 0
+fi
+seed=$(echo "$2" | sed 's/.* seed=\([0-9]*\) .*/\1/')
+rank=${OMPI_COMM_WORLD_RANK:-0}
+[ "$rank" = 0 ] && echo "$seed" >>"$FAKE_LOG"
+say "{\"event\":\"started\",\"rank\":$rank,\"pid\":$$,\"host\":\"h\"}"
+finish() { cp "$FAKE_RECORD" "$4.part" && mv "$4.part" "$4" && say "{\"event\":\"done\",\"record\":\"$4\"}"; }
+case $seed in
+    1) say '{"event":"step","step":1,"seconds":0.25,"loss":0.5}'; finish "$@" ;;
+    2) say '{"event":"check","passed":false,"used":3,"message":"loss"}'; exit 10 ;;
+    3) echo "something broke" >&2; exit 7 ;;
+    4) kill -9 $$ ;;
+    5) exec sleep 1000 ;;
+    6) say '{"event":"hang","rank":2,"operation":"recv","peers":[1],"seconds":5.0}'; exit 11 ;;
+    7) say '{"event":"failed","rank":3,"message":"index out of bounds"}'; sleep 1000 ;;
+    8) trap '' TERM INT; sleep 1000 & wait; wait ;;
+    9) exit 0 ;;
+    12) exit 12 ;;
+    13) exit 13 ;;
+    20) [ "$rank" = 1 ] && kill -9 $$; sleep 1000 ;;
+esac

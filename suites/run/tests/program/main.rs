@@ -1,0 +1,5 @@
+//! The program `shardmark` from outside, with a shell script in place of the rank program.
+
+mod place;
+mod sweep;
+mod usage;
