@@ -1,7 +1,14 @@
 //! Generators and readers of the data that the workloads train on.
+//!
+//! - [`cosmology`], [`field`], [`universe`]: simulated universes, equal to the bit for any number of threads.
+//! - [`cosmoflow`]: their files, made, read in parts and inspected.
 
+pub mod cosmoflow;
 pub mod cosmology;
+mod error;
 pub mod field;
 mod parallel;
 mod random;
 pub mod universe;
+
+pub use error::{Error, Result};

@@ -19,7 +19,7 @@ pub struct UniverseSpec {
 /// Matter density `[C, D, H, W]` in units of its mean (`1 + delta`), one channel a redshift, by second-order Lagrangian
 /// perturbation theory of one particle a cell. All redshifts see the same initial field.
 ///
-/// Needs about 64 bytes a cell besides the result. The result is equal to the bit for any `threads`.
+/// Needs about 90 bytes a cell besides the result. The result is equal to the bit for any `threads`.
 pub fn simulate(spec: &UniverseSpec, threads: usize) -> Vec<f32> {
     let displacements = {
         let spectrum = LinearSpectrum::new(&spec.cosmology);
