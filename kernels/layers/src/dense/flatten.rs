@@ -55,8 +55,7 @@ impl<T: Float> Layer<T> for FlattenLayer {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        let mut values = vec![T::ZERO; 0];
-        values.reserve(part.len());
+        let mut values = Vec::with_capacity(part.len());
         self.for_each(dx, part, |n, _, feature| values.push(dy.data()[dy.offset([n, 0, 0, 0]) + feature]));
         dx.unpack(part, &values);
         Ok(())

@@ -10,66 +10,57 @@ multiversion! {
     /// `y = x weight^T + bias`; an empty bias adds nothing.
     pub(super) fn forward<T: Float>(weight: &[T], bias: &[T], c: usize, x: &[T], y: &mut [T]) {
         let (k, rows) = (weight.len() / c, x.len() / c);
-        let mut o = 0;
-        while o < k {
-            let pair = (k - o).min(2);
+        for (o, weight) in weight.chunks_exact(c).enumerate() {
+            let bias = bias.get(o).copied().unwrap_or(T::ZERO);
             let mut row = 0;
             while row < rows {
-                let group = if rows - row >= ROWS { ROWS } else { 1 };
-                let (weight, x, y) = (&weight[o * c..], &x[row * c..], &mut y[row * k + o..]);
-                match (pair, group) {
-                    (2, ROWS) => tile::<T, 2, ROWS>(weight, x, c, k, y),
-                    (2, _) => tile::<T, 2, 1>(weight, x, c, k, y),
-                    (_, ROWS) => tile::<T, 1, ROWS>(weight, x, c, k, y),
-                    _ => tile::<T, 1, 1>(weight, x, c, k, y),
-                }
-                row += group;
-            }
-            o += pair;
-        }
-        if !bias.is_empty() {
-            for y in y.chunks_exact_mut(k) {
-                y.iter_mut().zip(bias).for_each(|(y, &b)| *y += b);
+                let (x, y) = (&x[row * c..], &mut y[row * k + o..]);
+                row += match rows - row {
+                    ROWS.. => dots::<T, ROWS>(weight, bias, x, k, y),
+                    2.. => dots::<T, 2>(weight, bias, x, k, y),
+                    _ => dots::<T, 1>(weight, bias, x, k, y),
+                };
             }
         }
     }
 }
 
-/// Dot products of the first `O` rows of `weight` with the first `R` rows of `x`, into `y[r * k + o]`. Each is added up
-/// in the same order for every `O` and `R`: what a sample gives does not depend on its neighbours.
+/// Dot products of `weight` with the first `R` rows of `x`, plus `bias`, into every `k`-th element of `y`; returns `R`.
+/// Each is added up in the same order for every `R`: what a sample gives does not depend on its neighbours.
 #[inline(always)]
-fn tile<T: Float, const O: usize, const R: usize>(weight: &[T], x: &[T], c: usize, k: usize, y: &mut [T]) {
-    let weight: [&[T]; O] = std::array::from_fn(|o| &weight[o * c..(o + 1) * c]);
+fn dots<T: Float, const R: usize>(weight: &[T], bias: T, x: &[T], k: usize, y: &mut [T]) -> usize {
+    let c = weight.len();
     let x: [&[T]; R] = std::array::from_fn(|r| &x[r * c..(r + 1) * c]);
-    let mut lanes = [[[T::ZERO; STRIP]; R]; O];
+    let mut lanes = [[T::ZERO; STRIP]; R];
     let strips = c / STRIP * STRIP;
     for at in (0..strips).step_by(STRIP) {
-        let x = x.map(|x| strip::<T, STRIP>(&x[at..]));
-        for o in 0..O {
-            let w = strip::<T, STRIP>(&weight[o][at..]);
-            for r in 0..R {
-                for i in 0..STRIP {
-                    lanes[o][r][i] += w[i] * x[r][i];
-                }
+        let w = strip::<T, STRIP>(&weight[at..]);
+        for r in 0..R {
+            let x = strip::<T, STRIP>(&x[r][at..]);
+            for i in 0..STRIP {
+                lanes[r][i] += w[i] * x[i];
             }
         }
     }
-    for o in 0..O {
-        for r in 0..R {
-            let rest = (strips..c).fold(T::ZERO, |sum, i| sum + weight[o][i] * x[r][i]);
-            y[r * k + o] = rest + sum(lanes[o][r]);
-        }
+    for r in 0..R {
+        let rest = (strips..c).fold(T::ZERO, |sum, i| sum + weight[i] * x[r][i]);
+        y[r * k] = rest + sum(&lanes[r]) + bias;
     }
+    R
 }
 
 /// Sum of the lanes, by halves.
-#[inline(always)]
-fn sum<T: Float>(mut lanes: [T; STRIP]) -> T {
+///
+/// Not inlined: seen together with the loop that fills the lanes, its last halves make the compiler keep that loop in
+/// vectors of two.
+#[inline(never)]
+fn sum<T: Float>(lanes: &[T; STRIP]) -> T {
+    let mut lanes = *lanes;
     let mut width = STRIP;
     while width > 1 {
         width /= 2;
         for i in 0..width {
-            lanes[i] = lanes[i] + lanes[i + width];
+            lanes[i] += lanes[i + width];
         }
     }
     lanes[0]

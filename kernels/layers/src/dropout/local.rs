@@ -10,21 +10,26 @@ pub(super) struct Mask {
     /// Seed of the step.
     key: u64,
     layer: u64,
-    keep: f64,
+    /// What the upper 53 bits of a kept element's random number stay below.
+    limit: u64,
+    /// `1 / keep`.
+    scale: f64,
 }
 
 impl Mask {
     pub(super) fn new(seed: u64, layer: u64, step: u64, keep: f64) -> Self {
-        Mask { key: rng::bits(seed, layer, step), layer, keep }
+        // Exact: a product with a power of two; an integer is below `keep * 2^53` if and only if it is below its ceiling.
+        let limit = (keep * (1u64 << 53) as f64).ceil() as u64;
+        Mask { key: rng::bits(seed, layer, step), layer, limit, scale: 1.0 / keep }
     }
 }
 
 multiversion! {
     /// `y = x * mask / keep` for adjoining elements, the first of which has the global index `first`.
     pub(super) fn apply<T: Float>(mask: Mask, first: u64, x: &[T], y: &mut [T]) {
-        let scale = T::from_f64(1.0 / mask.keep);
+        let scale = T::from_f64(mask.scale);
         for (i, (y, &x)) in y.iter_mut().zip(x).enumerate() {
-            let kept = rng::uniform(mask.key, mask.layer, first + i as u64) < mask.keep;
+            let kept = rng::bits(mask.key, mask.layer, first + i as u64) >> 11 < mask.limit;
             *y = if kept { x * scale } else { T::ZERO };
         }
     }

@@ -82,6 +82,7 @@ impl<T: Float> Optimizer<T> {
 
     /// Updates parameter `i`; `value` and `grad` have its length.
     pub fn step(&mut self, i: usize, value: &mut [T], grad: &[T]) {
+        debug_assert_eq!(value.len(), grad.len(), "parameter {i} and its gradient");
         match (self.spec, self.state[i].as_mut_slice()) {
             (OptimSpec::Sgd { lr, weight_decay, .. }, []) => {
                 local::sgd(T::from_f64(lr), T::from_f64(weight_decay), value, grad);

@@ -9,9 +9,12 @@ const PLAIN: OptimSpec = OptimSpec::Sgd { lr: 0.1, momentum: 0.0, weight_decay: 
 const ADAM: OptimSpec = OptimSpec::Adam { lr: 1e-3, beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0.0 };
 const DECAYED: OptimSpec = OptimSpec::Adam { lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-3, weight_decay: 0.1 };
 
+/// Settings, value and each vector of the state.
+type Expected = (OptimSpec, [f64; 3], &'static [[f64; 3]]);
+
 /// Value and state after three steps on the gradients below, printed by PyTorch 2.15 in float64 from
 /// `torch.optim.SGD([p], ...)` and `torch.optim.Adam([p], ...)` with the settings above.
-const TORCH: [(OptimSpec, [f64; 3], &[[f64; 3]]); 4] = [
+const TORCH: [Expected; 4] = [
     (
         SGD,
         [0.45417538949999997, -1.25886947875, 1.9225535679999999],
