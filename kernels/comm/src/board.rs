@@ -15,7 +15,7 @@ pub struct Operation {
     pub name: &'static str,
     /// The peer (rank in the world) of a send or receive.
     pub peer: Option<usize>,
-    /// Key of a send or receive; for a collective, how many were started on its communicator before it.
+    /// Key of a send or receive; of a collective, its number on its communicator, counted from 0.
     pub key: u32,
 }
 

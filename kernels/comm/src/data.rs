@@ -131,6 +131,30 @@ impl Data {
         }
     }
 
+    /// A copy of the elements in `range`, in a used buffer of the same type where there is one.
+    pub(crate) fn copy_to(&self, range: Range<usize>, buffer: Option<Data>) -> Data {
+        let Some(mut buffer) = buffer else { return self.copy(range) };
+        match (&mut buffer, self) {
+            (Data::F32(a), Data::F32(b)) => refill(a, &b[range]),
+            (Data::F64(a), Data::F64(b)) => refill(a, &b[range]),
+            (Data::U8(a), Data::U8(b)) => refill(a, &b[range]),
+            (Data::I32(a), Data::I32(b)) => refill(a, &b[range]),
+            (_, source) => return source.copy(range),
+        }
+        buffer
+    }
+
+    /// Moves the elements out.
+    pub(crate) fn take(&mut self) -> Data {
+        let empty = Data::empty(self.dtype());
+        std::mem::replace(self, empty)
+    }
+
+    /// Elements that fit without a new allocation.
+    pub(crate) fn capacity(&self) -> usize {
+        each!(self, v => v.capacity())
+    }
+
     /// Adds the elements of `source`, of the same type, at the end.
     pub(crate) fn extend(&mut self, source: &Data) {
         match (self, source) {
@@ -152,6 +176,11 @@ impl Data {
             (a, b) => unreachable!("write of {} into {}: arrivals are checked", b.dtype(), a.dtype()),
         }
     }
+}
+
+fn refill<T: Copy>(buffer: &mut Vec<T>, source: &[T]) {
+    buffer.clear();
+    buffer.extend_from_slice(source);
 }
 
 /// An element type that can be sent: f32, f64, u8, i32.

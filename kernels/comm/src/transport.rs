@@ -2,6 +2,7 @@
 
 use crate::comm::KEYS;
 use crate::data::{Data, Dtype};
+use crate::engine::TAGS;
 use crate::error::Result;
 
 /// One end of a message.
@@ -76,7 +77,7 @@ impl Address {
     pub fn describe_recv(&self) -> String {
         match self.tag.checked_sub(KEYS) {
             None => format!("recv from rank {} (key {})", self.global, self.tag),
-            Some(number) => format!("collective {number}, part of rank {}", self.global),
+            Some(tag) => format!("collective {}, part of rank {}", tag / TAGS, self.global),
         }
     }
 }

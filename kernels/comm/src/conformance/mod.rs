@@ -77,7 +77,8 @@ pub fn run_all(comm: &dyn Comm) -> Result<usize, ConformanceError> {
         passed += run_checks(&*part)?;
     }
     for (name, check) in [
-        ("split", split::shapes as Check),
+        ("long allreduce", overlap::long_allreduce as Check),
+        ("split", split::shapes),
         ("split along every axis of every process grid", split::grids),
         ("split of a split", split::nested),
         ("progress across communicators", split::progress_across),

@@ -46,3 +46,15 @@ pub fn messages_between(comm: &dyn Comm) -> Result<(), Wrong> {
     }
     Ok(())
 }
+
+/// A reduction so long that the engine takes it in pieces, more than it runs at a time, with a short one beside it.
+pub fn long_allreduce(comm: &dyn Comm) -> Result<(), Wrong> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let len = 9 * (128 << 10) * size + 5;
+    let long = comm.iallreduce_vec((0..len).map(|i| (31 * rank + i) as u8).collect(), ReduceOp::Sum)?;
+    let short = comm.iallreduce_vec(vec![1i32; 3], ReduceOp::Sum)?;
+    equal("short sum", comm.wait_vec::<i32>(short)?, vec![size as i32; 3])?;
+    let ranks = 31 * size * (size - 1) / 2;
+    let expected = (0..len).map(|i| (ranks + size * i) as u8).collect();
+    equal("long sum", comm.wait_vec::<u8>(long)?, expected)
+}

@@ -76,10 +76,7 @@ impl<T: Transport> Op<T> {
             Op::Send { sending, .. } => transport.poll_send(sending),
             Op::Recv(incoming) => incoming.poll(transport),
             Op::Collective { machine, group, tag } => machine.advance(&Link { transport, group, tag: *tag }),
-            Op::Done(data) => {
-                let dtype = data.dtype();
-                Ok(Some(std::mem::replace(data, Data::empty(dtype))))
-            }
+            Op::Done(data) => Ok(Some(data.take())),
         }
     }
 

@@ -10,6 +10,7 @@ mod group;
 mod split;
 mod tree;
 
+pub(crate) use self::collectives::TAGS;
 use self::collectives::{Machine, allgatherv, allreduce, alltoallv, barrier, broadcast, reduce_scatter};
 use self::core::{Core, Op};
 use self::group::Group;
@@ -50,11 +51,12 @@ impl<T: Transport + 'static> Engine<T> {
         if key < KEYS { Ok(self.group.address(peer, key)) } else { Err(CommError::Key { what, got: key }) }
     }
 
-    /// The tag and name of the next collective.
+    /// The first tag and the name of the next collective.
     fn next(&self, name: &'static str) -> (u32, Operation) {
         let number = self.started.get();
-        self.started.set((number + 1) % KEYS);
-        (KEYS + number, Operation { name, peer: None, key: number })
+        // Tags come round again; by then, or else by the order on a tag, they are unambiguous.
+        self.started.set((number + 1) % (KEYS / TAGS));
+        (KEYS + TAGS * number, Operation { name, peer: None, key: number })
     }
 
     /// Starts a collective whose machine is made by `make`.

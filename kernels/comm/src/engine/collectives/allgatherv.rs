@@ -15,9 +15,9 @@ pub struct Concatenate<T: Transport> {
 
 /// Every rank sends its part to all.
 pub fn start<T: Transport>(link: &Link<'_, T>, data: Data, counts: &[usize]) -> Result<Concatenate<T>> {
-    let (rank, size, dtype) = (link.rank(), link.size(), data.dtype());
-    let mut exchange = Exchange::new(link);
-    for peer in (1..size).map(|i| (rank + i) % size) {
+    let (rank, dtype) = (link.rank(), data.dtype());
+    let mut exchange = Exchange::new(link, 0);
+    for peer in link.others() {
         // Both sides know the counts, so an empty part needs no message.
         if counts[peer] > 0 {
             exchange.receive(link, peer, dtype, counts[peer])?;
@@ -32,7 +32,7 @@ pub fn start<T: Transport>(link: &Link<'_, T>, data: Data, counts: &[usize]) -> 
 
 impl<T: Transport> Machine<T> for Concatenate<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
-        let done = self.exchange.advance(link)?;
+        let done = self.exchange.advance(link, &mut Vec::new())?;
         Ok(done.then(|| self.exchange.concatenate(self.dtype, self.len)))
     }
 

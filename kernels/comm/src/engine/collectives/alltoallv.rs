@@ -13,9 +13,9 @@ pub fn start<T: Transport>(
     send_counts: &[usize],
     recv_counts: &[usize],
 ) -> Result<Concatenate<T>> {
-    let (rank, size, dtype, at) = (link.rank(), link.size(), data.dtype(), offsets(send_counts));
-    let mut exchange = Exchange::new(link);
-    for peer in (1..size).map(|i| (rank + i) % size) {
+    let (rank, dtype, at) = (link.rank(), data.dtype(), offsets(send_counts));
+    let mut exchange = Exchange::new(link, 0);
+    for peer in link.others() {
         if recv_counts[peer] > 0 {
             exchange.receive(link, peer, dtype, recv_counts[peer])?;
         }

@@ -14,14 +14,14 @@ pub struct Barrier<T: Transport> {
 
 impl<T: Transport> Barrier<T> {
     pub fn start(link: &Link<'_, T>) -> Result<Self> {
-        Ok(Self { exchange: Exchange::new(link), distance: 1 })
+        Ok(Self { exchange: Exchange::new(link, 0), distance: 1 })
     }
 }
 
 impl<T: Transport> Machine<T> for Barrier<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
         let (rank, size) = (link.rank(), link.size());
-        while self.exchange.advance(link)? {
+        while self.exchange.advance(link, &mut Vec::new())? {
             if self.distance >= size {
                 return Ok(Some(Data::empty(Dtype::U8)));
             }

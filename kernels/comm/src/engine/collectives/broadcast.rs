@@ -22,7 +22,7 @@ enum Stage {
 impl<T: Transport> Broadcast<T> {
     pub fn start(link: &Link<'_, T>, root: usize, data: Data) -> Result<Self> {
         let (rank, size) = (link.rank(), link.size());
-        let mut exchange = Exchange::new(link);
+        let mut exchange = Exchange::new(link, 0);
         let position = (rank + size - root) % size;
         let parent = (position & position.wrapping_sub(1)).wrapping_add(root) % size;
         if position == 0 {
@@ -51,16 +51,15 @@ impl<T: Transport> Broadcast<T> {
 
 impl<T: Transport> Machine<T> for Broadcast<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
-        let mut done = self.exchange.advance(link)?;
+        let mut done = self.exchange.advance(link, &mut Vec::new())?;
         if let Stage::FromParent(parent) = self.stage {
             let Some(data) = self.exchange.take(parent) else { return Ok(None) };
             self.forward(link, &data)?;
             self.stage = Stage::ToChildren(data);
-            done = self.exchange.advance(link)?;
+            done = self.exchange.advance(link, &mut Vec::new())?;
         }
         let Stage::ToChildren(data) = &mut self.stage else { return Ok(None) };
-        let dtype = data.dtype();
-        Ok(done.then(|| std::mem::replace(data, Data::empty(dtype))))
+        Ok(done.then(|| data.take()))
     }
 
     fn missing(&self, ranks: &mut Vec<usize>) {

@@ -14,22 +14,26 @@ pub struct Exchange<T: Transport> {
     receives: Vec<(usize, Incoming<T>)>,
     /// What came, by rank in the communicator.
     arrived: Vec<Option<Data>>,
+    tag: u32,
 }
 
 impl<T: Transport> Exchange<T> {
-    pub fn new(link: &Link<'_, T>) -> Self {
-        Self { sends: Vec::new(), receives: Vec::new(), arrived: (0..link.size()).map(|_| None).collect() }
+    /// `lane` is one of the collective's tags. On one tag, all ranks send to and receive from any other one in the same
+    /// order.
+    pub fn new(link: &Link<'_, T>, lane: u32) -> Self {
+        let arrived = (0..link.size()).map(|_| None).collect();
+        Self { sends: Vec::new(), receives: Vec::new(), arrived, tag: link.tag + lane }
     }
 
     /// Starts a send to a rank of the communicator.
     pub fn send(&mut self, link: &Link<'_, T>, to: usize, data: Data) -> Result<()> {
-        self.sends.push(link.transport.start_send(link.group.address(to, link.tag), data)?);
+        self.sends.push(link.transport.start_send(link.group.address(to, self.tag), data)?);
         Ok(())
     }
 
     /// Starts a receive from a rank of the communicator.
     pub fn receive(&mut self, link: &Link<'_, T>, from: usize, dtype: Dtype, len: usize) -> Result<()> {
-        let incoming = Incoming::start(link.transport, link.group.address(from, link.tag), dtype, len)?;
+        let incoming = Incoming::start(link.transport, link.group.address(from, self.tag), dtype, len)?;
         self.receives.push((from, incoming));
         Ok(())
     }
@@ -44,12 +48,16 @@ impl<T: Transport> Exchange<T> {
         self.arrived[rank].take()
     }
 
-    /// Looks at everything that runs; true when nothing does.
-    pub fn advance(&mut self, link: &Link<'_, T>) -> Result<bool> {
+    /// Looks at everything that runs; true when nothing does. Buffers that were sent and come back go to `spare`.
+    pub fn advance(&mut self, link: &Link<'_, T>, spare: &mut Vec<Data>) -> Result<bool> {
         let transport = link.transport;
         let mut error = None;
         self.sends.retain_mut(|sending| match transport.poll_send(sending) {
-            Ok(done) => done.is_none(),
+            Ok(Some(buffer)) => {
+                spare.extend((buffer.capacity() > 0).then_some(buffer));
+                false
+            }
+            Ok(None) => true,
             Err(e) => {
                 error = Some(e);
                 true

@@ -1,7 +1,7 @@
 //! Collectives as state machines over point-to-point messages.
 //!
 //! A machine posts its first messages when it starts and goes on whenever it is advanced. All machines are built on one
-//! part, the [`Exchange`]. Each collective uses one tag: its number on its communicator.
+//! part, the [`Exchange`]. Each collective has [`TAGS`] tags of its own, by its number on its communicator.
 
 pub mod allgatherv;
 pub mod allreduce;
@@ -19,6 +19,9 @@ use crate::data::Data;
 use crate::error::Result;
 use crate::transport::Transport;
 
+/// Tags of one collective.
+pub const TAGS: u32 = 8;
+
 /// A running collective.
 pub trait Machine<T: Transport> {
     /// Goes on as far as possible without blocking; the result when complete, after which it is not called again.
@@ -32,6 +35,7 @@ pub trait Machine<T: Transport> {
 pub struct Link<'a, T: Transport> {
     pub transport: &'a T,
     pub group: &'a Group,
+    /// The first of the collective's tags.
     pub tag: u32,
 }
 
@@ -42,6 +46,12 @@ impl<T: Transport> Link<'_, T> {
 
     pub fn size(&self) -> usize {
         self.group.size()
+    }
+
+    /// The other ranks, from the next one on: when all ranks talk to all, not everybody starts with rank 0.
+    pub fn others(&self) -> impl Iterator<Item = usize> + use<T> {
+        let (rank, size) = (self.rank(), self.size());
+        (1..size).map(move |i| (rank + i) % size)
     }
 }
 

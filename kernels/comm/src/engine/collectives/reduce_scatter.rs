@@ -10,26 +10,28 @@ use crate::transport::Transport;
 pub struct ReduceScatter<T: Transport> {
     exchange: Exchange<T>,
     fold: Fold,
+    /// This rank's own part, to become the sum.
+    own: Data,
 }
 
 impl<T: Transport> ReduceScatter<T> {
     pub fn start(link: &Link<'_, T>, data: Data, counts: &[usize], op: ReduceOp) -> Result<Self> {
-        let (rank, size, at) = (link.rank(), link.size(), offsets(counts));
-        let mut exchange = Exchange::new(link);
-        for peer in (1..size).map(|i| (rank + i) % size) {
+        let (rank, at) = (link.rank(), offsets(counts));
+        let mut exchange = Exchange::new(link, 0);
+        for peer in link.others() {
             exchange.receive(link, peer, data.dtype(), counts[rank])?;
             exchange.send(link, peer, data.copy(at[peer]..at[peer + 1]))?;
         }
-        exchange.put(rank, data.copy(at[rank]..at[rank + 1]));
-        Ok(Self { exchange, fold: Fold::new(op) })
+        Ok(Self { exchange, fold: Fold::new(op), own: data.copy(at[rank]..at[rank + 1]) })
     }
 }
 
 impl<T: Transport> Machine<T> for ReduceScatter<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
-        let done = self.exchange.advance(link)?;
-        self.fold.advance(&mut self.exchange, link.size());
-        Ok(if done { self.fold.finish(link.size()) } else { None })
+        let through = self.exchange.advance(link, &mut Vec::new())?;
+        let place = (link.rank(), link.size());
+        let added = self.fold.advance(&mut self.exchange, place, (&mut self.own, 0), &mut Vec::new());
+        Ok((through && added).then(|| self.own.take()))
     }
 
     fn missing(&self, ranks: &mut Vec<usize>) {
