@@ -104,6 +104,7 @@ fn a_page_has_one_title() {
         ("b.md", "# A\n# B\n"),
         ("c.md", "text\n"),
         ("d.md", "\n# D\n"),
+        ("results/report/golden/table.md", "| a |\n"),
     ];
     assert_eq!(places(docs::title(&tree(&files))), ["b.md:1", "c.md:1", "d.md:1"]);
 }
