@@ -25,4 +25,4 @@ pub use dataset::{Dataset, Options, Split, Transform};
 pub use file::Dtype;
 pub use inspect::{Channel, Summary, inspect};
 pub use make::make;
-pub use spec::{DatasetSpec, Ranges, Samples};
+pub use spec::{DatasetSpec, NAMES, Ranges, Samples};

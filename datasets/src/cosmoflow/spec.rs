@@ -17,7 +17,7 @@ use crate::{Error, Result};
 const FORMAT: u32 = 1;
 
 /// Names of the parameters, in the order of all arrays of four.
-pub(super) const NAMES: [&str; 4] = ["Omega_m", "sigma_8", "n_s", "h"];
+pub const NAMES: [&str; 4] = ["Omega_m", "sigma_8", "n_s", "h"];
 
 /// Everything that a set of universes depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,12 +66,13 @@ pub struct Samples {
     pub test: usize,
 }
 
-/// Voxels of 8 Mpc/h: at the redshifts from now to 3, growth and with it `Omega_m` shows in the variance of the channels.
+/// Voxels of 16 Mpc/h, which stay nearly linear: the growth from z = 3 to now, and with it `Omega_m`, shows in the variances
+/// of the channels more clearly than with 4 or 8 Mpc/h.
 impl Default for DatasetSpec {
     fn default() -> Self {
         Self {
             cells: 64,
-            side_mpc_h: 512.0,
+            side_mpc_h: 1024.0,
             redshifts: vec![0.0, 0.5, 1.5, 3.0],
             seed: 1,
             dtype: Dtype::I16,

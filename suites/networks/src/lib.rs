@@ -8,6 +8,7 @@ mod accounting;
 mod backward;
 mod clock;
 mod cosmoflow;
+mod counts;
 mod error;
 mod exchange;
 mod forward;

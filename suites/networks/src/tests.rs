@@ -1,7 +1,7 @@
 //! Networks against the published costs; every grid against the serial run; Steps against counted messages.
 
 use crate::*;
-use shardmark_comm::{Collective, Comm, Counted, Counts, Direction, solo, threads};
+use shardmark_comm::{Comm, Counted, Counts, solo, threads};
 use shardmark_layers::Op;
 use shardmark_layers::activation::{LeakyRelu, Tanh};
 use shardmark_layers::conv::Conv;
@@ -11,7 +11,7 @@ use shardmark_layers::loss::Loss;
 use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::pool::{Pool, PoolMode};
-use shardmark_partition::step::{CollectiveKind, Work};
+use shardmark_partition::step::Work;
 use shardmark_partition::{AxisSet, Grid, Window};
 use shardmark_tensor::{Block, rng};
 
@@ -102,26 +102,6 @@ fn the_tail_is_named_or_refused() {
     assert!(message.contains("'pool9'") && message.contains("pool5"), "{message}");
 }
 
-/// Counts that the Steps of one rank foresee.
-fn foreseen(plan: &NetPlan, rank: usize) -> Counts {
-    let mut counts = Counts::default();
-    for step in plan.steps(rank, StepOptions::default()) {
-        match step.work {
-            Work::Send { peer, key, bytes } => counts.record_message(Direction::Send, peer, key, bytes),
-            Work::Recv { peer, key, bytes } => counts.record_message(Direction::Recv, peer, key, bytes),
-            Work::Collective { group, kind, bytes } => {
-                let kind = match kind {
-                    CollectiveKind::AllReduce => Collective::Allreduce,
-                    CollectiveKind::TreeAllReduce => Collective::TreeAllreduce,
-                };
-                counts.record_collective(kind, group.parts(&plan.grid), bytes);
-            }
-            _ => {}
-        }
-    }
-    counts
-}
-
 struct Run {
     loss: f64,
     grads: Vec<(String, Vec<f32>)>,
@@ -153,7 +133,12 @@ fn assert_grids_agree(graph: &Graph, ranks: &[usize]) {
         let runs = threads::run(grid.size(), &threads::Options::default(), |comm| run_step(comm, graph, grid))
             .unwrap_or_else(|error| panic!("{} on {grid}: {error}", graph.name));
         for (rank, run) in runs.iter().enumerate() {
-            assert_eq!(run.counts, foreseen(&plan, rank), "{} rank {rank} of {grid}", graph.name);
+            assert_eq!(
+                run.counts,
+                plan.expected_counts(rank, StepOptions::default()),
+                "{} rank {rank} of {grid}",
+                graph.name
+            );
             assert!((run.loss / serial.loss - 1.0).abs() < 1e-5, "{grid}: loss {} {}", run.loss, serial.loss);
             // The gradient of a bias before batch norm is zero but for rounding, so the network's scale counts too.
             let largest = serial.grads.iter().flat_map(|(_, g)| g).fold(0f32, |m, v| m.max(v.abs()));

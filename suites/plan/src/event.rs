@@ -115,3 +115,11 @@ pub struct Memory {
     /// The estimate for each rank in bytes; for classes of equal ranks, one entry a rank all the same.
     pub rank_bytes: Vec<u64>,
 }
+
+impl Memory {
+    /// The estimate as the line that is printed.
+    pub fn line(&self) -> String {
+        // As for events, this cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

@@ -1,2 +1,132 @@
-//! (to be written)
-fn main() {}
+//! The program that runs on the ranks of one case: started once for thread ranks, or once a rank by an MPI launcher.
+//!
+//! It reports to the program `shardmark` by events on standard output and by its exit code; everything else that it
+//! prints is the case's log.
+
+mod case;
+mod check;
+mod error;
+mod expectation;
+mod fault;
+mod input;
+mod measure;
+mod network;
+mod ranks;
+mod record;
+mod reference_file;
+mod samples;
+mod train;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use shardmark_plan::event::Memory;
+use shardmark_plan::exit::RankExit;
+use shardmark_plan::value::{Transport, Value};
+use shardmark_plan::{Case, Context};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs one case on its ranks; usually started by `shardmark`.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a case and write its record.
+    Case {
+        /// The case line.
+        line: String,
+        /// The record to write.
+        #[arg(long)]
+        record: PathBuf,
+        /// What the supervisor knows about the case.
+        #[arg(long)]
+        context: Option<PathBuf>,
+    },
+    /// Compare every grid of some rank counts with the serial run.
+    Check {
+        /// Rank counts; under MPI the one of the launcher.
+        #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,6,8")]
+        ranks: Vec<usize>,
+        /// threads or mpi.
+        #[arg(long, default_value = "threads", value_parser = transport)]
+        transport: Transport,
+        /// Only networks whose name contains this.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
+    /// Compare a run with a reference file.
+    Verify {
+        /// The file; see ci/reference/FORMAT.md.
+        file: PathBuf,
+        /// Process grid.
+        #[arg(long, default_value = "1x1x1x1")]
+        grid: String,
+        /// threads or mpi.
+        #[arg(long, default_value = "threads", value_parser = transport)]
+        transport: Transport,
+    },
+    /// Print the memory that each rank of a case needs.
+    Memory {
+        /// The case line.
+        line: String,
+    },
+}
+
+fn transport(text: &str) -> Result<Transport, String> {
+    Transport::read(text).ok_or_else(|| format!("transport: expected threads or mpi, got '{text}'"))
+}
+
+fn main() -> ExitCode {
+    keep_freed_memory();
+    let exit = match Arguments::parse().command {
+        Command::Case { line, record, context } => run_case(&line, record, context),
+        Command::Check { ranks, transport, only } => check::command(&ranks, transport, &only),
+        Command::Verify { file, grid, transport } => verify::command(&file, &grid, transport),
+        Command::Memory { line } => memory(&line),
+    };
+    exit.into()
+}
+
+/// Makes the allocator keep large freed blocks: activations of the same sizes come and go in every step, and fresh pages
+/// cost more than the messages that fill them.
+fn keep_freed_memory() {
+    // SAFETY: mallopt only sets limits of the allocator, before any other thread runs.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+    }
+}
+
+fn run_case(line: &str, record: PathBuf, context: Option<PathBuf>) -> RankExit {
+    let context = context.map_or(Ok(Context::default()), |path| Context::read(&path));
+    match (Case::parse(line), context) {
+        (Ok(parsed), Ok(context)) => case::run(&parsed, &record, &context),
+        (Err(error), _) | (_, Err(error)) => usage(&error),
+    }
+}
+
+fn memory(line: &str) -> RankExit {
+    let parsed = match Case::parse(line) {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error),
+    };
+    match network::memory(&parsed) {
+        Ok(rank_bytes) => {
+            println!("{}", Memory { rank_bytes }.line());
+            RankExit::Ok
+        }
+        Err(error) => usage(&error),
+    }
+}
+
+fn usage(error: &dyn std::error::Error) -> RankExit {
+    eprintln!("{error}");
+    RankExit::Usage
+}

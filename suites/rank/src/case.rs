@@ -1,0 +1,99 @@
+//! One case from its line to its record: check, then measure or train, then write.
+
+use crate::error::RankError;
+use crate::measure::{Measured, measure};
+use crate::ranks::{Watch, mpi_library};
+use crate::train::train;
+use crate::{check, network, ranks, record};
+use shardmark_comm::Comm;
+use shardmark_plan::exit::RankExit;
+use shardmark_plan::machine::Machine;
+use shardmark_plan::value::{Check, Transport};
+use shardmark_plan::{Case, Context, Event};
+use shardmark_store::Record;
+use std::path::Path;
+
+/// Runs a case and writes its record.
+pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
+    let oracle = match prepare(case) {
+        Ok(oracle) => oracle,
+        Err(error) => {
+            let exit = if matches!(error, RankError::WontFit { .. }) { RankExit::WontFit } else { RankExit::Failed };
+            eprintln!("{error}");
+            Event::Failed { rank: 0, message: error.to_string() }.emit();
+            return exit;
+        }
+    };
+    let ended = ranks::run(case.transport, case.ranks, case.hang_limit, |comm, watch| {
+        on_rank(case, record, context, oracle.as_ref(), comm, watch)
+    });
+    match ended {
+        Ok(true) => RankExit::Ok,
+        Ok(false) => RankExit::Wrong,
+        Err(exit) => exit,
+    }
+}
+
+/// What is done before any rank starts: whether the case fits, and, with threads, the serial run that it is compared with.
+fn prepare(case: &Case) -> Result<Option<check::Oracle>, RankError> {
+    fits(case)?;
+    let early = case.check != Check::None && case.transport == Transport::Threads;
+    if early { Ok(Some(check::Oracle::of_case(case)?)) } else { Ok(None) }
+}
+
+/// Refuses what the memory of this host cannot hold.
+fn fits(case: &Case) -> Result<(), RankError> {
+    let here = match case.transport {
+        Transport::Threads => case.ranks,
+        // Launchers say how many of their ranks run on this host; without a word, all of them.
+        Transport::Mpi => ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok()?.parse().ok())
+            .unwrap_or(case.ranks),
+    };
+    let Some(available) = Machine::here().available else { return Ok(()) };
+    let mut needs = network::memory(case)?;
+    needs.sort_unstable_by(|a, b| b.cmp(a));
+    let needed: u64 = needs.iter().take(here).sum();
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    if needed > available {
+        return Err(RankError::WontFit { available: gib(available), needed: gib(needed) });
+    }
+    Ok(())
+}
+
+/// The whole case on one rank; gives whether the check passed.
+fn on_rank(
+    case: &Case,
+    path: &Path,
+    context: &Context,
+    oracle: Option<&check::Oracle>,
+    comm: &dyn Comm,
+    watch: &Watch,
+) -> Result<bool, RankError> {
+    let verdict = match case.check {
+        Check::None => None,
+        _ => Some(check::of_case(case, oracle, comm, watch)?),
+    };
+    if let (0, Some(verdict)) = (comm.rank(), &verdict) {
+        Event::Check { passed: verdict.passed, used: verdict.used, message: verdict.text.clone() }.emit();
+    }
+    let measured: Measured = if case.epochs > 0 { train(case, comm, watch)? } else { measure(case, comm, watch)? };
+    let passed = verdict.as_ref().is_none_or(|v| v.passed);
+    let gathered = record::gather(case, &measured, comm)?;
+    let written = match gathered {
+        Some(gathered) => {
+            let mut record: Record = record::build(case, context, verdict, measured, gathered);
+            if let Some(library) = mpi_library(comm) {
+                record.provenance.insert("mpi".into(), library);
+            }
+            record.write(path).map_err(RankError::from)
+        }
+        None => Ok(()),
+    };
+    shardmark_comm::agree(comm, written)?;
+    if comm.rank() == 0 {
+        Event::Done { record: path.to_string_lossy().into_owned() }.emit();
+    }
+    Ok(passed)
+}

@@ -1,0 +1,124 @@
+//! Runs of a network for comparison: on one rank in f32 and f64, and on a grid.
+
+use crate::error::RankError;
+use crate::input::{synthetic_input, synthetic_target};
+use shardmark_comm::{Comm, CommExt, Counted, Counts, solo};
+use shardmark_layers::Float;
+use shardmark_layers::loss::Loss;
+use shardmark_layers::optim::OptimSpec;
+use shardmark_networks::{Graph, NetPlan, Trainer};
+use shardmark_partition::{Cover, Dist, Grid};
+use shardmark_tensor::Block;
+
+/// A network and what is done with it.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// What it is called in reports.
+    pub name: String,
+    /// The network.
+    pub graph: Graph,
+    /// Optimizers; each has a run of its own.
+    pub optimizers: Vec<OptimSpec>,
+    /// Steps after which weights are compared; 0: gradients of the first step only.
+    pub steps: usize,
+    /// Seed of weights, input and targets.
+    pub seed: u64,
+}
+
+/// What a run gave, as f64 and gathered from all ranks.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Name and values of every tensor that is compared: `loss`, `output`, `grad <name>`, `weight <name>`.
+    pub tensors: Vec<(String, Vec<f64>)>,
+    /// Messages of the first step on this rank.
+    pub counts: Counts,
+}
+
+/// The serial runs of a subject, one pair for each optimizer.
+pub struct Oracle {
+    pub runs: Vec<Pair>,
+}
+
+/// The yardstick: a run in f64, and how far the same run in f32 is from it.
+pub struct Pair {
+    /// In f64.
+    pub exact: Outcome,
+    /// In f32.
+    pub rounded: Outcome,
+}
+
+impl Oracle {
+    /// Runs a subject on one rank.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn of(subject: &Subject) -> Result<Oracle, RankError> {
+        Oracle::on_grid(subject, Grid::single(), &solo())
+    }
+
+    /// Runs a subject on a grid. Collective.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn on_grid(subject: &Subject, grid: Grid, comm: &dyn Comm) -> Result<Oracle, RankError> {
+        let plan = NetPlan::new(subject.graph.clone(), grid);
+        let pair = |&optimizer: &OptimSpec| {
+            Ok(Pair {
+                exact: run::<f64>(comm, &plan, optimizer, subject.steps, subject.seed)?,
+                rounded: run::<f32>(comm, &plan, optimizer, subject.steps, subject.seed)?,
+            })
+        };
+        Ok(Oracle { runs: subject.optimizers.iter().map(pair).collect::<Result<_, RankError>>()? })
+    }
+}
+
+/// One step, or `steps`, of a network on a grid with synthetic input. Collective.
+///
+/// # Errors
+/// When a step fails.
+pub fn run<T: Float>(
+    comm: &dyn Comm,
+    plan: &NetPlan,
+    optimizer: OptimSpec,
+    steps: usize,
+    seed: u64,
+) -> Result<Outcome, RankError> {
+    let counted = Counted::new(comm);
+    let mut trainer = Trainer::<T>::new(&counted, plan.clone(), Loss::Mse, optimizer, seed)?;
+    let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
+    let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
+    counted.reset();
+    let first = trainer.gradients(input.clone(), &target)?;
+    let counts = counted.counts();
+    let mut tensors = vec![("loss".into(), vec![first.loss])];
+    tensors.push(("output".into(), gather_output(comm, plan, &first.prediction)?));
+    let named = |kind: &str, name: String, values: Vec<T>| {
+        (format!("{kind} {name}"), values.into_iter().map(T::to_f64).collect())
+    };
+    for (name, _, grad) in trainer.parameters() {
+        tensors.push(named("grad", name, grad));
+    }
+    if steps > 0 {
+        trainer.update();
+        for _ in 1..steps {
+            trainer.train_step(input.clone(), &target)?;
+        }
+        for (name, value, _) in trainer.parameters() {
+            tensors.push(named("weight", name, value));
+        }
+    }
+    Ok(Outcome { tensors, counts })
+}
+
+fn convert<T: Float>(block: &Block<f32>) -> Block<T> {
+    Block::from_vec(*block.region(), block.data().iter().map(|&v| T::from_f64(f64::from(v))).collect())
+}
+
+/// The prediction of all samples; ranks own them in order.
+fn gather_output<T: Float>(comm: &dyn Comm, plan: &NetPlan, own: &Block<T>) -> Result<Vec<f64>, RankError> {
+    let cover = Cover::own(plan.graph.output(), Dist::samples());
+    let counts: Vec<usize> =
+        (0..comm.size()).map(|rank| cover.region(&plan.grid, &plan.grid.coords(rank)).len()).collect();
+    let values = own.data().iter().map(|&v| v.to_f64()).collect();
+    Ok(comm.allgatherv_vec(values, &counts)?)
+}

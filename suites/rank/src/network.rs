@@ -1,0 +1,74 @@
+//! From the words of a case to the network, its layout and its optimizer.
+
+use crate::error::RankError;
+use shardmark_layers::optim::OptimSpec;
+use shardmark_networks::{Cosmoflow, NetPlan, StepOptions, Variant};
+use shardmark_partition::{AxisSet, Grid};
+use shardmark_plan::Case;
+use shardmark_plan::value::{Input, Net, Norm, Optimizer, Tail};
+
+/// The network of a case.
+pub fn cosmoflow(case: &Case) -> Cosmoflow {
+    Cosmoflow {
+        variant: match case.net {
+            Net::Paper2020 => Variant::Paper2020,
+            Net::Mlperf => Variant::MlPerf,
+        },
+        batch: case.batch,
+        volume: case.width.0,
+        channels: case.channels,
+        norm: match case.norm {
+            Norm::None => None,
+            Norm::Local => Some(AxisSet::NONE),
+            Norm::Spatial => Some(AxisSet::SPATIAL),
+            Norm::Global => Some(AxisSet::ALL),
+        },
+        dropout: case.dropout.given(),
+        tail: match &case.tail {
+            Tail::Auto => None,
+            Tail::Layer(name) => Some(name.clone()),
+        },
+    }
+}
+
+/// The process grid of a case.
+pub fn grid(case: &Case) -> Grid {
+    let [d, h, w] = case.grid.spatial();
+    Grid::new([case.grid.n, d, h, w, 1])
+}
+
+/// The network of a case on its grid.
+///
+/// # Errors
+/// When the network does not fit the volume.
+pub fn plan(case: &Case) -> Result<NetPlan, RankError> {
+    Ok(NetPlan::new(cosmoflow(case).graph()?, grid(case)))
+}
+
+/// The optimizer of a case.
+pub fn optimizer(case: &Case) -> OptimSpec {
+    match case.optimizer {
+        Optimizer::Sgd => OptimSpec::Sgd { lr: case.lr, momentum: case.momentum, weight_decay: 0.0 },
+        Optimizer::Adam => {
+            OptimSpec::Adam { lr: case.lr, beta1: case.beta1, beta2: case.beta2, eps: case.eps, weight_decay: 0.0 }
+        }
+    }
+}
+
+/// What the Steps of a case depend on beside its network.
+pub fn step_options(case: &Case) -> StepOptions {
+    StepOptions {
+        element: 4,
+        optimizer_state: optimizer(case).state_names().len() as u64,
+        file_element: if case.input == Input::Synthetic { 0 } else { 4 },
+    }
+}
+
+/// Bytes that each rank needs at once, by its Steps.
+///
+/// # Errors
+/// When the network does not fit the volume.
+pub fn memory(case: &Case) -> Result<Vec<u64>, RankError> {
+    let plan = plan(case)?;
+    Ok((0..case.ranks).map(|rank| plan.peak_bytes(rank, step_options(case))).collect())
+}

@@ -1,0 +1,188 @@
+//! Starts the ranks of a case (or finds them, under MPI), watches them, and makes every failure end the whole job.
+
+use crate::error::RankError;
+use shardmark_comm::{AgreeError, Board, Comm, HangReport, Watchdog, threads};
+use shardmark_plan::exit::RankExit;
+use shardmark_plan::machine;
+use shardmark_plan::value::{Setting, Transport};
+use shardmark_plan::{Event, process};
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+/// The hang limit never falls below this, unless the case sets it, s.
+const HANG_LIMIT_S: f64 = 60.0;
+/// A rank may wait this many times the slowest finished step.
+const SLOWEST_STEPS: f64 = 10.0;
+
+/// The hang limit, which follows the finished steps unless the case sets it.
+pub struct Watch {
+    dog: Watchdog,
+    given: Option<f64>,
+    slowest_s: Mutex<f64>,
+}
+
+impl Watch {
+    fn start(board: &Board, given: Option<f64>) -> Result<Watch, RankError> {
+        let limit = Duration::from_secs_f64(given.unwrap_or(HANG_LIMIT_S));
+        let dog = Watchdog::start(board, limit, report_hang).map_err(|error| {
+            RankError::Other(format!("watchdog: expected a thread, got '{error}'; raise ulimit -u"))
+        })?;
+        Ok(Watch { dog, given, slowest_s: Mutex::new(0.0) })
+    }
+
+    /// Tells that a step took `seconds` on some rank.
+    pub fn finished_step(&self, seconds: f64) {
+        let mut slowest = self.slowest_s.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if seconds > *slowest {
+            *slowest = seconds;
+            self.allow(SLOWEST_STEPS * seconds);
+        }
+    }
+
+    /// Lets ranks wait for `seconds` if the case has no limit of its own: one rank is about to work alone.
+    pub fn allow(&self, seconds: f64) {
+        if self.given.is_none() {
+            self.dog.set_limit(Duration::from_secs_f64(seconds.max(HANG_LIMIT_S)));
+        }
+    }
+}
+
+/// Runs on the watchdog's thread; the process ends here, and with it the job.
+fn report_hang(report: HangReport) {
+    eprintln!("{report}");
+    let seconds = report.waited.as_secs_f64();
+    Event::Hang { rank: report.rank, operation: report.operation.to_string(), peers: report.peers, seconds }.emit();
+    abort(RankExit::Hang);
+}
+
+/// Ends this process and, under MPI, the job.
+pub fn abort(exit: RankExit) -> ! {
+    #[cfg(feature = "mpi")]
+    shardmark_comm_mpi::abort(exit as i32);
+    #[cfg(not(feature = "mpi"))]
+    std::process::exit(exit as i32)
+}
+
+/// A panic ends the process at once: other ranks may be deep in a kernel and would notice late.
+fn report_panics() {
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        previous(info);
+        let message = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map_or(String::new(), |l| format!(" at {}:{}", l.file(), l.line()));
+        failed(this_rank(), format!("panicked: {message}{place}"));
+        abort(RankExit::Failed);
+    }));
+}
+
+/// The rank of this thread or process.
+fn this_rank() -> usize {
+    let thread = std::thread::current();
+    let named = thread.name().and_then(|n| n.strip_prefix("rank ")).and_then(|n| n.parse().ok());
+    let launched = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    let of_process = || launched.iter().find_map(|v| std::env::var(v).ok()?.parse().ok());
+    named.or_else(of_process).unwrap_or(0)
+}
+
+fn failed(rank: usize, message: String) {
+    eprintln!("rank {rank}: {message}");
+    Event::Failed { rank, message }.emit();
+}
+
+/// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that fails
+/// has been reported, and under MPI has ended the job, when this returns.
+///
+/// # Errors
+/// The exit code that the process should end with.
+pub fn run<R: Send>(
+    transport: Transport,
+    ranks: usize,
+    hang_limit: Setting<f64>,
+    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+) -> Result<R, RankExit> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        process::die_with_parent();
+        report_panics();
+    });
+    match transport {
+        Transport::Threads => on_threads(ranks, hang_limit, body),
+        Transport::Mpi => on_mpi(ranks, hang_limit, body),
+    }
+}
+
+fn started(rank: usize) {
+    Event::Started { rank, pid: std::process::id(), host: machine::host() }.emit();
+}
+
+fn on_threads<R: Send>(
+    ranks: usize,
+    hang_limit: Setting<f64>,
+    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+) -> Result<R, RankExit> {
+    started(0);
+    let options = threads::Options::default();
+    let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(0, &error))?;
+    match threads::run(ranks, &options, |comm| body(comm, &watch)) {
+        Ok(values) => values.into_iter().next().ok_or(RankExit::Usage),
+        Err(threads::RunError::Returned { rank, error }) => Err(give_up(rank, &error)),
+        Err(error) => Err(give_up(0, &RankError::Other(error.to_string()))),
+    }
+}
+
+/// Reports an error of a rank and chooses the exit code.
+fn give_up(rank: usize, error: &RankError) -> RankExit {
+    let (rank, message) = match error {
+        RankError::Agree(AgreeError::Failed { rank, message }) => (*rank, message.clone()),
+        other => (rank, other.to_string()),
+    };
+    failed(rank, message);
+    if matches!(error, RankError::WontFit { .. }) { RankExit::WontFit } else { RankExit::Failed }
+}
+
+#[cfg(feature = "mpi")]
+fn on_mpi<R: Send>(
+    ranks: usize,
+    hang_limit: Setting<f64>,
+    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+) -> Result<R, RankExit> {
+    let options = shardmark_comm_mpi::Options::default();
+    let world = shardmark_comm_mpi::world(&options).map_err(|error| give_up(this_rank(), &error.into()))?;
+    let rank = world.comm.rank();
+    started(rank);
+    if world.comm.size() != ranks {
+        let (got, text) = (world.comm.size(), "start as many MPI processes as the grid has ranks");
+        failed(rank, format!("ranks: expected {ranks}, got {got} in the MPI world; {text}"));
+        return Err(RankExit::Usage);
+    }
+    let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(rank, &error))?;
+    match body(&*world.comm, &watch) {
+        Ok(value) => Ok(value),
+        // All ranks stop here together; the failing one speaks.
+        Err(RankError::Agree(AgreeError::Failed { rank: failing, message })) => {
+            if failing == rank {
+                failed(rank, message);
+            }
+            Err(RankExit::Failed)
+        }
+        Err(error) => abort(give_up(rank, &error)),
+    }
+}
+
+#[cfg(not(feature = "mpi"))]
+fn on_mpi<R: Send>(
+    _ranks: usize,
+    _hang_limit: Setting<f64>,
+    _body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+) -> Result<R, RankExit> {
+    let text = "transport: expected a build with MPI, got one without; build with the feature `mpi` or use threads";
+    Err(give_up(0, &RankError::Other(text.into())))
+}
+
+/// Name and version of the MPI library of the running job, if this is one.
+pub fn mpi_library(comm: &dyn Comm) -> Option<String> {
+    (comm.name() == "mpi").then(|| {
+        let version = std::env::var("OMPI_VERSION").ok().map(|v| format!("Open MPI {v}"));
+        version.unwrap_or_else(|| "MPI".into())
+    })
+}

@@ -1,0 +1,158 @@
+//! `verify`: runs a network from a reference file on a grid of ranks and compares it tensor by tensor.
+
+#[cfg(test)]
+mod tests;
+
+use crate::error::RankError;
+use crate::expectation::Row;
+use crate::ranks;
+use crate::reference_file::{ReferenceError, ReferenceFile};
+use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
+use shardmark_layers::{Float, Op, ParamSpec};
+use shardmark_networks::{NetPlan, Trainer};
+use shardmark_partition::{Grid, Region};
+use shardmark_plan::Event;
+use shardmark_plan::exit::RankExit;
+use shardmark_plan::value::{Setting, Transport};
+use shardmark_tensor::{Block, rng};
+use std::path::Path;
+
+/// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an event.
+pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
+    let grid: Grid = match grid.parse() {
+        Ok(grid) => grid,
+        Err(error) => {
+            eprintln!("{error}");
+            return RankExit::Usage;
+        }
+    };
+    let rows = ranks::run(transport, grid.size(), Setting::Auto, |comm, _| {
+        let rows = verify::<f32>(comm, file, grid)?;
+        if comm.rank() == 0 {
+            rows.iter().for_each(tell);
+        }
+        Ok(rows)
+    });
+    match rows {
+        Ok(rows) if rows.iter().all(Row::passed) => RankExit::Ok,
+        Ok(_) => RankExit::Wrong,
+        Err(exit) => exit,
+    }
+}
+
+fn tell(row: &Row) {
+    // JSON has no infinity.
+    Event::Check { passed: row.passed(), used: row.used.min(f64::MAX), message: row.to_string() }.emit();
+}
+
+/// Runs the network of the file at `path` on `grid` in elements of type `T` (f64 only for files with an f64 run) and compares
+/// everything the file holds.
+/// Collective; every rank reads its own part and compares its own replica, and the rows, one a tensor, are the worst of
+/// all ranks.
+///
+/// # Errors
+/// On all ranks together: when the file is not right, the grid is not the communicator's, or communication fails.
+pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<Row>, RankError> {
+    let file = agree(comm, ReferenceFile::open(path))?;
+    let plan = NetPlan::new(file.network.graph()?, grid);
+    let mut trainer = Trainer::<T>::new(comm, plan, file.loss, file.optimizer(), file.seed())?;
+    let (input, target) = agree(comm, start(&file, &mut trainer))?;
+    let mut rows = Vec::new();
+    let mut losses = Vec::new();
+    for step in 0..file.steps.max(1) {
+        let outcome = trainer.gradients(input.clone(), &target)?;
+        losses.push(T::from_f64(outcome.loss));
+        if step == 0 {
+            let output = gather(comm, trainer.plan(), &outcome.prediction)?;
+            let evaluation = trainer.predict(input.clone())?;
+            let evaluation = gather(comm, trainer.plan(), &evaluation)?;
+            rows.extend(agree(comm, first_step(&file, &trainer, &output, &evaluation))?);
+        }
+        if file.steps > 0 {
+            trainer.update();
+        }
+    }
+    rows.extend(agree(comm, after(&file, &trainer, &losses))?);
+    Ok(worst_of_ranks(comm, rows)?)
+}
+
+/// Sets the stored weights and reads this rank's part of input and target.
+fn start<T: Float>(file: &ReferenceFile, trainer: &mut Trainer<'_, T>) -> Result<(Block<T>, Block<T>), RankError> {
+    let graph = trainer.plan().graph.clone();
+    if file.stored {
+        for (_, _, name, spec) in graph.params() {
+            trainer.set_parameter(&name, &file.weights(&name, &spec)?)?;
+        }
+        for (i, node) in graph.nodes.iter().enumerate() {
+            if let Op::Dropout(dropout) = &node.op {
+                let layer = i as u64;
+                let key = |step| rng::bits(file.seed(), layer, step);
+                let kept = |step, index| rng::uniform(key(step), layer, index) < dropout.keep;
+                file.check_masks(&node.name, graph.shapes[i][4], kept)?;
+            }
+        }
+    }
+    Ok((file.input(trainer.input_region())?, file.target(trainer.target_region())?))
+}
+
+/// Predictions of all samples and gradients of the first step.
+fn first_step<T: Float>(
+    file: &ReferenceFile,
+    trainer: &Trainer<'_, T>,
+    output: &[T],
+    evaluation: &[T],
+) -> Result<Vec<Row>, ReferenceError> {
+    let mut rows = vec![file.prediction("output")?.check(output), file.prediction("evaluation")?.check(evaluation)];
+    rows.extend(parameters(file, trainer, "grads", |(_, _, gradient)| gradient)?);
+    Ok(rows)
+}
+
+/// Losses of all steps and weights after the last.
+fn after<T: Float>(file: &ReferenceFile, trainer: &Trainer<'_, T>, losses: &[T]) -> Result<Vec<Row>, ReferenceError> {
+    let mut rows = vec![file.losses()?.check(losses)];
+    if file.steps > 0 {
+        rows.extend(parameters(file, trainer, "weights_after", |(_, weights, _)| weights)?);
+    }
+    Ok(rows)
+}
+
+/// One row for each parameter: what `pick` takes of (name, values, gradient), against the tensor of that name in `group`.
+fn parameters<T: Float>(
+    file: &ReferenceFile,
+    trainer: &Trainer<'_, T>,
+    group: &str,
+    pick: impl Fn(&(String, Vec<T>, Vec<T>)) -> &Vec<T>,
+) -> Result<Vec<Row>, ReferenceError> {
+    let specs = trainer.plan().graph.params().map(|(_, _, _, spec)| spec);
+    let row = |(index, (parameter, spec)): (usize, (&(String, Vec<T>, Vec<T>), ParamSpec))| {
+        Ok(file.expected(group, index, &parameter.0, &spec.shape)?.check(pick(parameter)))
+    };
+    trainer.parameters().iter().zip(specs).enumerate().map(row).collect()
+}
+
+/// The prediction of all samples, on every rank.
+fn gather<T: Float>(comm: &dyn Comm, plan: &NetPlan, own: &Block<T>) -> Result<Vec<T>, CommError> {
+    let regions: Vec<Region> = (0..comm.size()).map(|rank| plan.own_output(&plan.grid.coords(rank))).collect();
+    let counts: Vec<usize> = regions.iter().map(Region::len).collect();
+    let all = comm.allgatherv_vec(own.pack(&regions[comm.rank()]), &counts)?;
+    let mut output = Block::zeros(Region::full(plan.graph.output()));
+    let mut at = 0;
+    for (region, count) in regions.iter().zip(counts) {
+        output.unpack(region, &all[at..at + count]);
+        at += count;
+    }
+    Ok(output.data().to_vec())
+}
+
+/// Every rank compared its own replica; what counts is the worst.
+fn worst_of_ranks(comm: &dyn Comm, mut rows: Vec<Row>) -> Result<Vec<Row>, CommError> {
+    let numbers = rows.iter().flat_map(|row| [row.max_error, row.used]).collect();
+    let worst = comm.allreduce_vec::<f64>(numbers, ReduceOp::Max)?;
+    for (row, worst) in rows.iter_mut().zip(worst.chunks_exact(2)) {
+        if worst[1] > row.used {
+            row.note = "on another rank".into();
+        }
+        [row.max_error, row.used] = [worst[0], worst[1]];
+    }
+    Ok(rows)
+}
