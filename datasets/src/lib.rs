@@ -2,6 +2,7 @@
 //!
 //! - [`cosmology`], [`field`], [`universe`]: simulated universes, equal to the bit for any number of threads.
 //! - [`cosmoflow`]: their files, made, read in parts and inspected.
+//! - [`store`]: who keeps which sample and sends it to whom.
 
 pub mod cosmoflow;
 pub mod cosmology;
@@ -9,6 +10,7 @@ mod error;
 pub mod field;
 mod parallel;
 mod random;
+pub mod store;
 pub mod universe;
 
 pub use error::{Error, Result};
