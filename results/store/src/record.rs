@@ -191,9 +191,10 @@ impl Record {
         self.case.settings.get(key).map(String::as_str)
     }
 
-    /// Whether the record may be reported as a result: it ended well and its check, if any, passed.
+    /// Whether the record may be reported as a result: it ended well, and what a clock measured was checked and passed.
     pub fn is_result(&self) -> bool {
-        self.outcome == Outcome::Ok && self.check.as_ref().is_none_or(|check| check.passed)
+        let passed = self.check.as_ref().is_some_and(|check| check.passed);
+        self.outcome == Outcome::Ok && (passed || self.source != Source::Measured)
     }
 
     /// The file of a case in a results folder.

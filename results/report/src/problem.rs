@@ -1,0 +1,155 @@
+//! Which records belong to one scaling curve: the same problem, on different numbers of ranks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use shardmark_store::{Record, Source};
+
+/// How the problem changes with the number of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// The global problem is fixed.
+    Strong,
+    /// The batch grows.
+    WeakSample,
+    /// The volume grows.
+    WeakSpace,
+}
+
+impl Mode {
+    fn of(record: &Record) -> Self {
+        match (record.setting("mode"), record.setting("axis")) {
+            (Some("weak"), Some("space")) => Mode::WeakSpace,
+            (Some("weak"), _) => Mode::WeakSample,
+            _ => Mode::Strong,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Strong => "strong scaling",
+            Mode::WeakSample => "weak scaling over samples",
+            Mode::WeakSpace => "weak scaling over space",
+        })
+    }
+}
+
+/// What is equal along a scaling curve. In weak scaling, `batch` and `width` are those of one part.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// How it scales.
+    pub mode: Mode,
+    /// Measured, predicted or simulated.
+    pub source: Source,
+    /// The settings that define it.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Settings that may differ along a curve: what varies with the ranks, and how long and carefully was measured.
+const NOT_THE_PROBLEM: [&str; 12] = [
+    "ranks",
+    "grid",
+    "mode",
+    "axis",
+    "steps",
+    "warmup",
+    "repeat",
+    "check",
+    "detail",
+    "hang_limit",
+    "timeout",
+    "validate",
+];
+
+/// Settings that name a problem even if all problems of a page share them.
+const TITLE: [&str; 5] = ["workload", "net", "width", "norm", "batch"];
+
+impl Problem {
+    /// The problem of a record.
+    pub fn of(record: &Record) -> Self {
+        let mode = Mode::of(record);
+        let mut settings = record.case.settings.clone();
+        settings.retain(|key, _| !NOT_THE_PROBLEM.contains(&key.as_str()));
+        let grid = sizes(record.setting("grid").unwrap_or(""));
+        if let (true, [samples, space @ ..]) = (mode != Mode::Strong, &grid[..]) {
+            let share = |value: Option<&str>, parts: &[usize]| share(&sizes(value?), parts);
+            if let Some(batch) = share(record.setting("batch"), &[*samples]) {
+                settings.insert("batch".to_owned(), batch);
+            }
+            if let (Mode::WeakSpace, Some(width)) = (mode, share(record.setting("width"), space)) {
+                settings.insert("width".to_owned(), width);
+            }
+        }
+        Problem { mode, source: record.source, settings }
+    }
+
+    /// The line above a table: the naming settings, and those that differ from `others`.
+    pub fn title(&self, others: &[&Problem]) -> String {
+        let differs = |key: &str| others.iter().any(|other| other.settings.get(key) != self.settings.get(key));
+        let mut words = Vec::new();
+        for key in TITLE {
+            if let Some(value) = self.settings.get(key) {
+                words.push(if key == "workload" { value.clone() } else { format!("{key}={value}") });
+            }
+        }
+        for (key, value) in &self.settings {
+            if !TITLE.contains(&key.as_str()) && (key == "transport" || differs(key)) {
+                words.push(format!("{key}={value}"));
+            }
+        }
+        let per_part = match self.mode {
+            Mode::Strong => "",
+            Mode::WeakSample => " (batch per part)",
+            Mode::WeakSpace => " (batch and width per part)",
+        };
+        format!("{} of {}{per_part}, {}", self.mode, words.join(" "), self.source)
+    }
+
+    /// The shortest text that tells this problem from the `others` in a legend; empty if there is nothing to tell.
+    pub fn label(&self, others: &[&Problem]) -> String {
+        let mut words = Vec::new();
+        let mut keys: Vec<&str> = TITLE.to_vec();
+        keys.extend(self.settings.keys().map(String::as_str).filter(|key| !TITLE.contains(key)));
+        for key in keys {
+            let own = self.settings.get(key);
+            if others.iter().all(|other| other.settings.get(key) == own) {
+                continue;
+            }
+            let value = own.map_or("-", String::as_str);
+            words.push(match key {
+                "workload" | "transport" => value.to_owned(),
+                "width" => cube(value),
+                _ => format!("{key} {value}"),
+            });
+        }
+        if others.iter().any(|other| other.source != self.source) {
+            words.push(self.source.name().to_owned());
+        }
+        words.join(", ")
+    }
+}
+
+/// `64` as 64³, `64x64x32` as 64×64×32.
+fn cube(width: &str) -> String {
+    if width.contains('x') { width.replace('x', "×") } else { format!("{width}³") }
+}
+
+/// `extents / parts` in each axis as text, `None` unless each divides. One extent stands for all axes.
+fn share(extents: &[usize], parts: &[usize]) -> Option<String> {
+    let full = if extents.len() == 1 { vec![extents[0]; parts.len()] } else { extents.to_vec() };
+    if full.len() != parts.len() || full.iter().zip(parts).any(|(&n, &p)| p == 0 || n % p != 0) {
+        return None;
+    }
+    let shares: Vec<usize> = full.iter().zip(parts).map(|(n, p)| n / p).collect();
+    if shares.windows(2).all(|pair| pair[0] == pair[1]) {
+        return shares.first().map(usize::to_string);
+    }
+    Some(shares.iter().map(usize::to_string).collect::<Vec<_>>().join("x"))
+}
+
+/// The numbers of `1x2x2x1`; empty if there is something else between the `x`.
+pub fn sizes(text: &str) -> Vec<usize> {
+    text.split('x').map(|part| part.parse().ok()).collect::<Option<_>>().unwrap_or_default()
+}
