@@ -1,9 +1,11 @@
 //! The multiply-add peak of one core, measured: the yardstick of the kernels.
 
 use shardmark_layers::conv::Isa;
+use std::hint::black_box;
 use std::time::Instant;
 
-/// Independent sums: more than latency times units of any core, fewer than registers.
+/// Independent sums: more than latency times units of any core, fewer than registers. `black_box` hides that they are
+/// all equal.
 const SUMS: usize = 12;
 /// Multiply-adds of every sum in one sample: milliseconds, as long as a kernel, so that both run at the same clock.
 const ROUNDS: usize = 1_000_000;
@@ -27,7 +29,7 @@ pub fn multiply_add_peak(isa: Isa, samples: usize) -> f64 {
     let best = (0..samples.max(1)).map(|_| {
         let start = Instant::now();
         // SAFETY: the instruction set is available.
-        std::hint::black_box(unsafe { run() });
+        black_box(unsafe { run() });
         start.elapsed().as_secs_f64()
     });
     flops / best.fold(f64::INFINITY, f64::min) / 1e9
@@ -35,8 +37,8 @@ pub fn multiply_add_peak(isa: Isa, samples: usize) -> f64 {
 
 /// Multiplies and adds separately, as the portable kernels do.
 fn portable() -> f32 {
-    let (factor, term) = std::hint::black_box(([0.999f32; 4], [0.001f32; 4]));
-    let mut sums = [[1.0f32; 4]; SUMS];
+    let (factor, term) = black_box(([0.999f32; 4], [0.001f32; 4]));
+    let mut sums = black_box([[1.0f32; 4]; SUMS]);
     for _ in 0..ROUNDS {
         for sum in &mut sums {
             *sum = std::array::from_fn(|i| sum[i] * factor[i] + term[i]);
@@ -54,7 +56,7 @@ mod x86 {
     #[target_feature(enable = "avx512f")]
     pub fn avx512() -> f32 {
         let (factor, term) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
-        let mut sums = [_mm512_set1_ps(1.0); SUMS];
+        let mut sums = black_box([_mm512_set1_ps(1.0); SUMS]);
         for _ in 0..ROUNDS {
             for sum in &mut sums {
                 *sum = _mm512_fmadd_ps(*sum, factor, term);
@@ -66,7 +68,7 @@ mod x86 {
     #[target_feature(enable = "avx2,fma")]
     pub fn avx2() -> f32 {
         let (factor, term) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
-        let mut sums = [_mm256_set1_ps(1.0); SUMS];
+        let mut sums = black_box([_mm256_set1_ps(1.0); SUMS]);
         for _ in 0..ROUNDS {
             for sum in &mut sums {
                 *sum = _mm256_fmadd_ps(*sum, factor, term);

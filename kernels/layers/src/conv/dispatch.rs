@@ -1,7 +1,7 @@
 //! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
 
 use super::simd::{Portable, Simd};
-use super::tile::{self, GatherTile, WeightTile};
+use super::tile::{self, GatherTile, LONG, WeightTile};
 use shardmark_tensor::Real;
 use std::any::Any;
 use std::fmt;
@@ -92,7 +92,7 @@ pub(super) const fn outputs_per_segment(vecs: usize) -> usize {
     if vecs == 1 { 4 } else { 2 }
 }
 
-type GatherFn<T> = unsafe fn(&GatherTile<T>);
+pub(super) type GatherFn<T> = unsafe fn(&GatherTile<T>);
 type WeightFn<T> = unsafe fn(&WeightTile<T>);
 
 /// The kernels of one instruction set.
@@ -101,6 +101,10 @@ pub(super) struct Kernels<T: 'static> {
     pub lanes: usize,
     /// `gather[vecs - 1][segments - 1]`.
     pub gather: [&'static [GatherFn<T>]; MAX_VECS],
+    /// `gather_taps` with segments of one output, `[segments - 1]`.
+    pub taps_single: &'static [GatherFn<T>],
+    /// `gather_taps` with segments of `LONG` outputs, `[segments - 1]`.
+    pub taps_long: &'static [GatherFn<T>],
     /// `weights[vecs - 1][rows - 1]`.
     pub weights: [&'static [WeightFn<T>]; MAX_VECS],
 }
@@ -128,11 +132,17 @@ impl<T: Real> Kernels<T> {
 
 /// The kernels of one instruction set; `$features` enables it in every function that the generic body is inlined into.
 macro_rules! kernels {
-    ($simd:ty, $t:ty, $(#[$features:meta])?, segs $($segs:literal)*, rows1 $($rows1:literal)*, rows2 $($rows2:literal)*) => {{
+    ($simd:ty, $t:ty, $(#[$features:meta])?, segs $($segs:literal)*, single $($single:literal)*, long $($long:literal)*,
+     rows1 $($rows1:literal)*, rows2 $($rows2:literal)*) => {{
         $(#[$features])?
         unsafe fn gather<const SEGS: usize, const PER: usize, const VECS: usize>(tile: &GatherTile<$t>) {
             // SAFETY: handed on to the caller.
             unsafe { tile::gather::<$simd, SEGS, PER, VECS>(tile) }
+        }
+        $(#[$features])?
+        unsafe fn gather_taps<const SEGS: usize, const PER: usize>(tile: &GatherTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { tile::gather_taps::<$simd, SEGS, PER>(tile) }
         }
         $(#[$features])?
         unsafe fn weights<const ROWS: usize, const VECS: usize>(tile: &WeightTile<$t>) {
@@ -145,16 +155,16 @@ macro_rules! kernels {
                 &[$(gather::<$segs, { outputs_per_segment(1) }, 1>),*],
                 &[$(gather::<$segs, { outputs_per_segment(2) }, 2>),*],
             ],
+            taps_single: &[$(gather_taps::<$single, 1>),*],
+            taps_long: &[$(gather_taps::<$long, LONG>),*],
             weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
         }
     }};
 }
 
 // With 16 registers: 12 accumulators, two weight vectors and one broadcast input.
-static PORTABLE_F32: Kernels<f32> =
-    kernels!(Portable<f32, 4>, f32,, segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
-static PORTABLE_F64: Kernels<f64> =
-    kernels!(Portable<f64, 2>, f64,, segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+static PORTABLE_F32: Kernels<f32> = kernels!(Portable<f32, 4>, f32,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+static PORTABLE_F64: Kernels<f64> = kernels!(Portable<f64, 2>, f64,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -162,9 +172,9 @@ mod x86 {
     use super::*;
 
     pub static AVX2: Kernels<f32> = kernels!(Avx2, f32, #[target_feature(enable = "avx2,fma")],
-        segs 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+        segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
 
     // With 32 registers: 28 accumulators.
     pub static AVX512: Kernels<f32> = kernels!(Avx512, f32, #[target_feature(enable = "avx512f")],
-        segs 1 2 3 4 5 6 7, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        segs 1 2 3 4 5 6 7, single 1 2 3 4 5 6 7, long 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
 }

@@ -3,9 +3,9 @@
 //! Loop nest: chunk of tiles / block of output channels / slice of the reduction / tile. A slice's weights stay in the
 //! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache.
 
-use super::dispatch::{Kernels, MAX_VECS, outputs_per_segment};
+use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::pack::{Packed, Reduction};
-use super::tile::{GatherTile, MAX_SEGS};
+use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
 use shardmark_tensor::Real;
 
 /// Tiles of a chunk.
@@ -77,35 +77,55 @@ pub(super) struct Scratch {
     reduction: Reduction,
 }
 
-/// Computes the box of outputs; an output reads runs of `run` inputs at the offsets `rows` from its first input.
+/// Computes the box of outputs; an output reads a run of inputs (taps along W and channels) at each of the offsets
+/// `rows` from its first input.
 pub(super) fn gather<T: Real>(
     kernels: &Kernels<T>,
     sweep: &Sweep,
     x: &[T],
     y: &mut [T],
     rows: &[usize],
-    run: usize,
     packed: &Packed<T>,
     scratch: &mut Scratch,
 ) {
     if sweep.is_empty() {
         return;
     }
+    let (inputs, lanes) = (packed.inputs, kernels.lanes);
     let (last_x, last_y) = sweep.last();
+    let run = inputs.taps * inputs.channels;
     let reach = rows.iter().max().map_or(0, |r| r + run);
     assert!(last_x + reach <= x.len() && last_y + packed.blocks.channels <= y.len(), "a sweep stays inside its arrays");
-    assert_eq!(packed.reduction, rows.len() * run, "weights are packed for this reduction");
+    assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
     for vecs in (1..=MAX_VECS).rev() {
         if packed.blocks.of(vecs).next().is_none() {
             continue;
         }
-        let per = outputs_per_segment(vecs);
-        let sweep = sweep.with_last(sweep.inner(per));
-        let sweep = list_segments(&sweep, per, &mut scratch.segments);
-        scratch.reduction.cut(rows, run, vecs * kernels.lanes * T::BYTES);
+        let Scratch { segments, reduction } = scratch;
+        let mut plan = Plan { by_segments: kernels.gather[vecs - 1], vecs, width: vecs * lanes, sweep: *sweep };
+        if inputs.by_taps(vecs) {
+            let long = sweep.extent[3] >= LONG;
+            plan.by_segments = if long { kernels.taps_long } else { kernels.taps_single };
+            plan.width = TAPS * lanes;
+            list_segments(sweep, if long { LONG } else { 1 }, segments);
+            reduction.cut(rows, inputs.channels, plan.width * T::BYTES);
+        } else {
+            let per = outputs_per_segment(vecs);
+            plan.sweep = list_segments(&sweep.with_last(sweep.inner(per)), per, segments);
+            reduction.cut(rows, run, plan.width * T::BYTES);
+        }
         // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above.
-        unsafe { run_tiles(kernels, &sweep, vecs, x, y, packed, scratch) }
+        unsafe { run_tiles(&plan, x, y, packed, scratch) }
     }
+}
+
+/// How the blocks of one width are computed.
+struct Plan<T: 'static> {
+    by_segments: &'static [GatherFn<T>],
+    vecs: usize,
+    /// Weights of an element of the reduction.
+    width: usize,
+    sweep: Sweep,
 }
 
 /// Lists the box as segments of `per` outputs along its last dimension, and returns it with the steps of a segment's
@@ -136,17 +156,9 @@ fn list_segments(sweep: &Sweep, per: usize, segments: &mut Vec<Segment>) -> Swee
 ///
 /// # Safety
 /// All positions of the segments lie inside `x` and `y`.
-unsafe fn run_tiles<T: Real>(
-    kernels: &Kernels<T>,
-    sweep: &Sweep,
-    vecs: usize,
-    x: &[T],
-    y: &mut [T],
-    packed: &Packed<T>,
-    scratch: &Scratch,
-) {
+unsafe fn run_tiles<T: Real>(plan: &Plan<T>, x: &[T], y: &mut [T], packed: &Packed<T>, scratch: &Scratch) {
     let Scratch { segments, reduction } = scratch;
-    let by_segments = kernels.gather[vecs - 1];
+    let Plan { by_segments, sweep, .. } = plan;
     let tiles = segments.len().div_ceil(by_segments.len());
     let first_of = |tile: usize| tile * segments.len() / tiles;
     let mut tile = GatherTile {
@@ -162,12 +174,12 @@ unsafe fn run_tiles<T: Real>(
     };
     for chunk in (0..tiles).step_by(CHUNK) {
         let chunk = chunk..(chunk + CHUNK).min(tiles);
-        for block in packed.blocks.of(vecs) {
+        for block in packed.blocks.of(plan.vecs) {
             let weights = packed.weights(block);
             tile.tail = block.tail;
             for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
                 tile.pieces = &reduction.pieces[pieces.clone()];
-                tile.weights = weights[first * vecs * kernels.lanes..].as_ptr();
+                tile.weights = weights[first * plan.width..].as_ptr();
                 tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
                 for t in chunk.clone() {
                     let members = &segments[first_of(t)..first_of(t + 1)];

@@ -6,7 +6,7 @@
 
 use super::dispatch::{Isa, Kernels};
 use super::gather::{self, Sweep};
-use super::pack::{Blocks, Packed};
+use super::pack::{Blocks, Inputs, Packed};
 use super::{Conv, weights};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Real};
@@ -60,7 +60,10 @@ impl<T: Real> Local<T> {
     /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
     pub fn pack_forward(&mut self, weight: &[T], bias: &[T]) {
         let blocks = Blocks { channels: self.spec.k, lanes: self.kernels.lanes };
-        self.forward.fill_rows(blocks, self.spec.taps() * self.spec.c, weight);
+        let [d, h, w] = self.spec.windows;
+        let inputs =
+            Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: self.spec.c, dense_w: w.stride == 1 };
+        self.forward.fill_rows(blocks, inputs, weight);
         self.forward.set_start(bias);
     }
 
@@ -76,7 +79,8 @@ impl<T: Real> Local<T> {
             let offsets: Vec<usize> = taps(0)
                 .flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k)))
                 .collect();
-            packed.fill_columns(blocks, k, &offsets, weight);
+            let inputs = Inputs { rows: offsets.len() / q[2].taps.max(1), taps: q[2].taps, channels: k, dense_w: true };
+            packed.fill_columns(blocks, inputs, &offsets, weight);
         }
     }
 
@@ -87,8 +91,7 @@ impl<T: Real> Local<T> {
         }
         let sweep = self.forward_sweep(x, y, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
-        let run = self.spec.windows[2].kernel * self.spec.c;
-        gather::gather(self.kernels, &sweep, x.data(), y.data_mut(), &self.rows, run, &self.forward, &mut self.gather);
+        gather::gather(self.kernels, &sweep, x.data(), y.data_mut(), &self.rows, &self.forward, &mut self.gather);
     }
 
     /// Computes the input gradients `part`; `dy` covers all outputs that read them, with zeros outside the tensor.
@@ -120,8 +123,7 @@ impl<T: Real> Local<T> {
                 y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
             };
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
-            let run = q[2].taps * self.spec.k;
-            gather::gather(self.kernels, &sweep, dy.data(), dx.data_mut(), &self.rows, run, packed, &mut self.gather);
+            gather::gather(self.kernels, &sweep, dy.data(), dx.data_mut(), &self.rows, packed, &mut self.gather);
         }
     }
 

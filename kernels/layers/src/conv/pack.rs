@@ -1,7 +1,7 @@
 //! Weights in the order in which the kernels read them: `[block of output channels][reduction][vectors of the block]`.
 
 use super::dispatch::MAX_VECS;
-use super::tile::Piece;
+use super::tile::{Piece, TAPS};
 use shardmark_tensor::Real;
 use std::ops::Range;
 
@@ -99,48 +99,85 @@ impl Blocks {
     }
 }
 
-/// Packed weights of one dense convolution over `reduction` inputs an output.
+/// The inputs of an output of a dense convolution, in the order `[row][tap along W][channel]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Inputs {
+    /// Taps along D times taps along H.
+    pub rows: usize,
+    /// Taps along W.
+    pub taps: usize,
+    /// Input channels.
+    pub channels: usize,
+    /// Whether neighbouring outputs along W read neighbouring inputs.
+    pub dense_w: bool,
+}
+
+impl Inputs {
+    /// Their number.
+    pub fn len(&self) -> usize {
+        self.rows * self.taps * self.channels
+    }
+
+    /// Whether a block of `vecs` vectors is computed by `gather_taps`, with weights `[row][channel][tap]`. It depends
+    /// on the layer only, so that every output is summed in the same order whatever sub-box it is computed in.
+    pub fn by_taps(&self, vecs: usize) -> bool {
+        vecs == 1 && self.taps == TAPS && self.dense_w
+    }
+
+    /// Where input `r` stands in the order of a block's weights.
+    fn position(&self, vecs: usize, r: usize) -> usize {
+        if !self.by_taps(vecs) {
+            return r;
+        }
+        let (row, tap, c) = (r / (self.taps * self.channels), r / self.channels % self.taps, r % self.channels);
+        (row * self.channels + c) * self.taps + tap
+    }
+}
+
+/// Packed weights of one dense convolution.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed<T> {
     pub blocks: Blocks,
-    /// Inputs of an output: taps times channels.
-    pub reduction: usize,
+    pub inputs: Inputs,
     data: Aligned<T>,
     start: Aligned<T>,
 }
 
 impl<T: Real> Packed<T> {
     /// Sets the sizes; start values are then zero, and so are the lanes beyond the last channel.
-    fn resize(&mut self, blocks: Blocks, reduction: usize) {
+    fn resize(&mut self, blocks: Blocks, inputs: Inputs) {
         self.blocks = blocks;
-        self.reduction = reduction;
-        self.data.resize(blocks.padded() * reduction);
+        self.inputs = inputs;
+        self.data.resize(blocks.padded() * inputs.len());
         self.start.resize(blocks.padded());
     }
 
-    /// Packs weights `[reduction][channels]`.
-    pub fn fill_rows(&mut self, blocks: Blocks, reduction: usize, weight: &[T]) {
-        self.resize(blocks, reduction);
+    /// Packs weights `[inputs][channels]`.
+    pub fn fill_rows(&mut self, blocks: Blocks, inputs: Inputs, weight: &[T]) {
+        self.resize(blocks, inputs);
         for block in blocks.all() {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            let to = self.data.as_mut_slice()[block.first * reduction..].chunks_exact_mut(width);
-            for (to, from) in to.zip(weight.chunks_exact(blocks.channels)) {
-                copy(&mut to[..existing], &from[block.first..]);
+            let to = &mut self.data.as_mut_slice()[block.first * inputs.len()..];
+            for (r, from) in weight.chunks_exact(blocks.channels).enumerate() {
+                let at = inputs.position(block.vecs, r) * width;
+                copy(&mut to[at..at + existing], &from[block.first..]);
             }
         }
     }
 
-    /// Packs the transposes of matrices `[channels][inner]` that start at `offsets` in `weight`.
-    pub fn fill_columns(&mut self, blocks: Blocks, inner: usize, offsets: &[usize], weight: &[T]) {
-        self.resize(blocks, offsets.len() * inner);
+    /// Packs the transposes of matrices `[channels][input channels]`, one for each tap, that start at `offsets`.
+    pub fn fill_columns(&mut self, blocks: Blocks, inputs: Inputs, offsets: &[usize], weight: &[T]) {
+        self.resize(blocks, inputs);
+        let inner = inputs.channels;
         for block in blocks.all() {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            let base = block.first * self.reduction;
+            let step = if inputs.by_taps(block.vecs) { inputs.taps } else { 1 };
             for (i, offset) in offsets.iter().enumerate() {
-                let to = &mut self.data.as_mut_slice()[base + i * inner * width..][..inner * width];
+                let at = block.first * inputs.len() + inputs.position(block.vecs, i * inner) * width;
+                let to = &mut self.data.as_mut_slice()[at..];
                 let rows = weight[offset + block.first * inner..].chunks_exact(inner);
                 for (c, row) in rows.take(existing).enumerate() {
-                    to.iter_mut().skip(c).step_by(width).zip(row).for_each(|(to, from)| *to = *from);
+                    to.iter_mut().skip(c).step_by(width * step).zip(row).for_each(|(to, from)| *to = *from);
                 }
             }
         }
@@ -151,10 +188,10 @@ impl<T: Real> Packed<T> {
         self.start.as_mut_slice()[..bias.len()].copy_from_slice(bias);
     }
 
-    /// Weights of a block, `[reduction][vecs * lanes]`.
+    /// Weights of a block.
     pub fn weights(&self, block: ChannelBlock) -> &[T] {
         let width = block.vecs * self.blocks.lanes;
-        &self.data.as_slice()[block.first * self.reduction..][..self.reduction * width]
+        &self.data.as_slice()[block.first * self.inputs.len()..][..self.inputs.len() * width]
     }
 
     /// Start values of a block's channels.

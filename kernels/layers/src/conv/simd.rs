@@ -37,6 +37,11 @@ pub(super) trait Simd {
     unsafe fn hide(i: usize) -> usize {
         i
     }
+    /// The same for a pointer.
+    #[inline(always)]
+    unsafe fn hide_pointer(p: *const Self::T) -> *const Self::T {
+        p
+    }
 }
 
 /// Asks for the cache line at `p`; any address will do.
@@ -157,6 +162,12 @@ mod x86 {
             unsafe { std::arch::asm!("/* {0} */", inout(reg) i, options(pure, nomem, nostack, preserves_flags)) };
             i
         }
+        #[inline(always)]
+        unsafe fn hide_pointer(mut p: *const f32) -> *const f32 {
+            // SAFETY: no instruction at all.
+            unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+            p
+        }
     }
 
     /// Lanes below `n` all ones.
@@ -206,6 +217,12 @@ mod x86 {
             // SAFETY: no instruction at all.
             unsafe { std::arch::asm!("/* {0} */", inout(reg) i, options(pure, nomem, nostack, preserves_flags)) };
             i
+        }
+        #[inline(always)]
+        unsafe fn hide_pointer(mut p: *const f32) -> *const f32 {
+            // SAFETY: no instruction at all.
+            unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+            p
         }
     }
 }

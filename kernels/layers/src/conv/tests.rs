@@ -138,6 +138,7 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::cube(1, 32, 3, 1, 1, true), 2, [3, 4, 7]),
         (Conv::cube(3, 18, 3, 1, 1, true), 1, [3, 1, 5]),
         (Conv::cube(16, 32, 3, 1, 1, false), 1, [4, 4, 8]),
+        (Conv::cube(16, 48, 3, 1, 1, true), 1, [2, 3, 19]),
         (Conv::cube(18, 33, 3, 2, 1, false), 1, [5, 4, 7]),
         (Conv::cube(40, 70, 3, 1, 1, false), 1, [2, 2, 2]),
         (Conv::cube(5, 7, 2, 2, 0, true), 2, [4, 5, 6]),

@@ -1,7 +1,9 @@
-//! The two register-blocked inner kernels, generic over the instruction set.
+//! The register-blocked inner kernels, generic over the instruction set.
 //!
 //! `gather` (forward, and data gradient with flipped weights): SEGS*PER outputs x VECS vectors of output channels stay
 //! in registers while the reduction runs; a step loads VECS weight vectors and broadcasts one input per output.
+//! `gather_taps` is the same for one vector of output channels and TAPS taps along W at stride 1: there, a broadcast
+//! input serves the TAPS outputs that read it, since one load for one multiply-add would bind the kernel to the loads.
 //! `weights` (weight gradient): ROWS reduction elements x VECS vectors of output channels stay in registers while the
 //! kernel walks along outputs; a step loads VECS gradient vectors and broadcasts ROWS neighbouring inputs.
 //!
@@ -50,25 +52,7 @@ pub(super) struct GatherTile<'a, T> {
 pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(t: &GatherTile<S::T>) {
     // SAFETY: by this function's contract.
     unsafe {
-        let mut acc = [[[S::zero(); VECS]; PER]; SEGS];
-        if t.start.is_null() {
-            for s in 0..SEGS {
-                for p in 0..PER {
-                    acc[s][p] = load_channels::<S, VECS>(t.y[s].add(p * t.y_step), t.tail);
-                }
-            }
-        } else {
-            let start: [S::V; VECS] = std::array::from_fn(|v| S::load(t.start.add(v * S::LANES)));
-            acc = [[start; PER]; SEGS];
-            // The outputs arrive in the cache while the sums are computed.
-            for s in 0..SEGS {
-                for p in 0..PER {
-                    for v in 0..VECS {
-                        prefetch(t.y[s].add(p * t.y_step + v * S::LANES));
-                    }
-                }
-            }
-        }
+        let mut acc = start::<S, SEGS, PER, VECS>(t);
         let x: [*const S::T; SEGS] = std::array::from_fn(|s| t.x[s]);
         let mut w = t.weights;
         for piece in t.pieces {
@@ -89,11 +73,94 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
                 }
             }
         }
+        finish::<S, SEGS, PER, VECS>(t, acc);
+    }
+}
+
+/// Taps along W of `gather_taps`.
+pub(super) const TAPS: usize = 3;
+
+/// Computes one tile of one vector of output channels; a piece is a run of input channels of the first tap, and weights
+/// are `[reduction][TAPS][LANES]`.
+///
+/// # Safety
+/// The CPU has S; every position that the tile describes, and TAPS - 1 steps of x beyond, lies inside its array.
+#[inline(always)]
+pub(super) unsafe fn gather_taps<S: Simd, const SEGS: usize, const PER: usize>(t: &GatherTile<S::T>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut acc = start::<S, SEGS, PER, 1>(t);
+        let mut w = t.weights;
+        let step: [usize; MAX_TAP_INPUTS] = std::array::from_fn(|i| S::hide(i * t.x_step));
+        for piece in t.pieces {
+            let mut x: [*const S::T; SEGS] = std::array::from_fn(|s| t.x[s].add(piece.offset));
+            for _ in 0..piece.len {
+                let weights: [S::V; TAPS] = std::array::from_fn(|tap| S::load(w.add(tap * S::LANES)));
+                for s in 0..SEGS {
+                    for i in 0..PER + TAPS - 1 {
+                        let x = S::splat(x[s].add(step[i]));
+                        for tap in 0..TAPS {
+                            if tap <= i && i < tap + PER {
+                                acc[s][i - tap][0] = S::mul_add(x, weights[tap], acc[s][i - tap][0]);
+                            }
+                        }
+                    }
+                    x[s] = S::hide_pointer(x[s].add(1));
+                }
+                w = w.add(TAPS * S::LANES);
+            }
+        }
+        finish::<S, SEGS, PER, 1>(t, acc);
+    }
+}
+
+/// Outputs of a long segment of `gather_taps`.
+pub(super) const LONG: usize = 8;
+/// Inputs that they read along W.
+const MAX_TAP_INPUTS: usize = LONG + TAPS - 1;
+
+/// Start values of a tile's sums.
+///
+/// # Safety
+/// As for the kernels.
+#[inline(always)]
+unsafe fn start<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
+    t: &GatherTile<S::T>,
+) -> [[[S::V; VECS]; PER]; SEGS] {
+    // SAFETY: by this function's contract.
+    unsafe {
+        if t.start.is_null() {
+            return std::array::from_fn(|s| {
+                std::array::from_fn(|p| load_channels::<S, VECS>(t.y[s].add(p * t.y_step), t.tail))
+            });
+        }
+        // The outputs arrive in the cache while the sums are computed.
         for s in 0..SEGS {
             for p in 0..PER {
-                if p >= t.from[s] {
-                    store_channels::<S, VECS>(t.y[s].add(p * t.y_step), acc[s][p], t.tail);
+                for v in 0..VECS {
+                    prefetch(t.y[s].add(p * t.y_step + v * S::LANES));
                 }
+            }
+        }
+        let start: [S::V; VECS] = std::array::from_fn(|v| S::load(t.start.add(v * S::LANES)));
+        [[start; PER]; SEGS]
+    }
+}
+
+/// Writes a tile's sums.
+///
+/// # Safety
+/// As for the kernels.
+#[inline(always)]
+unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
+    t: &GatherTile<S::T>,
+    acc: [[[S::V; VECS]; PER]; SEGS],
+) {
+    for s in 0..SEGS {
+        for p in 0..PER {
+            if p >= t.from[s] {
+                // SAFETY: by this function's contract.
+                unsafe { store_channels::<S, VECS>(t.y[s].add(p * t.y_step), acc[s][p], t.tail) }
             }
         }
     }
