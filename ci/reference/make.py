@@ -27,7 +27,7 @@ COMMITTED = {
     "2020-w32-sgd": "--net 2020 --width 32 --input-scale 131072 --batch 2 --optimizer sgd --lr 0.01 --steps 5",
     "2020-w32-adam": "--net 2020 --width 32 --input-scale 131072 --batch 2 --optimizer adam --lr 0.00001 --steps 5",
     "2020-w32-dropout": "--net 2020 --width 32 --input-scale 131072 --batch 2 --optimizer sgd --lr 0.01 --steps 3 --dropout auto",
-    "2020-w32-norm": "--net 2020 --width 32 --batch 4 --norm global --steps 0",
+    "2020-w32-norm": "--net 2020 --width 32 --input-scale 1024 --batch 6 --norm global --steps 0",
     "2020-odd-sgd": "--net 2020 --width 36x40x33 --channels 3 --input-scale 131072 --batch 3 --optimizer sgd --lr 0.001 --steps 5 --loss mae",
     "mlperf-w32-sgd": "--net mlperf --width 32 --batch 2 --optimizer sgd --lr 0.01 --steps 5",
     "mlperf-w32-adam": "--net mlperf --width 32 --batch 2 --optimizer adam --lr 0.00001 --steps 5 --loss mae",
@@ -44,7 +44,7 @@ def parse(arguments=None):
     p.add_argument("--channels", type=int, default=4)
     p.add_argument("--norm", choices=("none", "global"), default="none", help="batch norm")
     p.add_argument("--batch", type=int, default=1)
-    p.add_argument("--dropout", choices=("0", "auto"), default="0", help="auto: the network's own fractions")
+    p.add_argument("--dropout", default="0", help="fraction dropped; auto: the network's own")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--input-scale", type=float, default=1.0, help="factor on the input; the 2020 net without norm needs 1e5")
     p.add_argument("--loss", choices=("mse", "mae"), default="mse")
@@ -62,6 +62,7 @@ def parse(arguments=None):
     sizes = [int(n) for n in a.width.split("x")]
     if len(sizes) not in (1, 3) or min(sizes) < 1:
         p.error(f"--width: expected WIDTH or DxHxW, got {a.width}")
+    a.fraction = None if a.dropout == "auto" else float(a.dropout)
     a.volume = sizes * 3 if len(sizes) == 1 else sizes
     if not a.committed and not a.file:
         p.error("expected a file to write or --committed")
@@ -76,7 +77,7 @@ def optimizer(a, parameters):
 
 def run(a, dtype):
     """All results of a run in `dtype`, from the same f32 start values: a dict of arrays and of dicts of arrays."""
-    model = network.build(a.net, a.channels, a.volume, a.norm == "global", a.dropout == "auto", a.seed).to(dtype)
+    model = network.build(a.net, a.channels, a.volume, a.norm == "global", a.fraction, a.seed).to(dtype)
     dropouts = {name: m for name, m in model.named_children() if isinstance(m, network.CounterDropout)}
     x = torch.from_numpy(counter.fields(a.seed, a.input_scale, (a.batch, a.channels, *a.volume))).to(dtype)
     target = torch.from_numpy(counter.targets(a.seed, (a.batch, network.TARGETS))).to(dtype)
@@ -96,6 +97,8 @@ def run(a, dtype):
             result["output"] = output.detach().numpy().copy()
             result["grads"] = copy((name, p.grad) for name, p in model.named_parameters())
             result["buffers"] = copy(model.named_buffers())
+            result["evaluation"] = model.eval()(x).detach().numpy().copy()
+            model.train()
         if a.steps > 0:
             opt.step()
     result["losses"] = np.array(result["losses"])
@@ -135,6 +138,7 @@ def write(a, path):
         for root, result in (("", single), ("f64/", double)):
             if result is not None:
                 put(f, root + "output", result["output"])
+                put(f, root + "evaluation", result["evaluation"])
                 put(f, root + "losses", result["losses"].astype(result["output"].dtype))
         if a.results == "digest":
             for name in kept:

@@ -42,6 +42,8 @@ class CounterDropout(nn.Module):
         self.keep, self.seed, self.layer, self.step, self.masks = keep, 0, 0, 0, []
 
     def forward(self, x):
+        if not self.training:
+            return x
         mask = counter.dropout_mask(self.seed, self.layer, self.step, self.keep, tuple(x.shape))
         self.masks.append(mask.astype(np.uint8))
         return x * (torch.from_numpy(mask).to(x.dtype) * (1.0 / self.keep))
@@ -54,6 +56,11 @@ def _block(chain, i, conv, norm, slope):
     chain[f"act{i}"] = nn.LeakyReLU(slope)
 
 
+def _drop(chain, i, fraction):
+    if fraction > 0:
+        chain[f"drop{i}"] = CounterDropout(1.0 - fraction)
+
+
 def _paper_2020(channels, volume, norm, dropout):
     chain, c, widest = OrderedDict(), channels, max(volume)
     for i, k in enumerate((16, 32, 64, 128, 256, 256, 256), 1):
@@ -64,8 +71,7 @@ def _paper_2020(channels, volume, norm, dropout):
     chain["flatten"] = nn.Flatten()
     c = _features(chain, channels, volume)
     for i, k in enumerate((2048, 256, TARGETS), 1):
-        if dropout:
-            chain[f"drop{i}"] = CounterDropout(0.8)
+        _drop(chain, i, 0.2 if dropout is None else dropout)
         chain[f"fc{i}"] = nn.Linear(c, k)
         if i < 3:
             chain[f"fc_act{i}"] = nn.LeakyReLU(0.01)
@@ -85,8 +91,7 @@ def _mlperf(channels, volume, norm, dropout):
         chain[f"fc{i}"] = nn.Linear(c, k)
         if i < 3:
             chain[f"fc_act{i}"] = nn.LeakyReLU(0.3)
-            if dropout:
-                chain[f"drop{i}"] = CounterDropout(0.5)
+            _drop(chain, i, 0.5 if dropout is None else dropout)
         c = k
     chain["tanh"] = ScaledTanh()
     return chain
@@ -101,7 +106,7 @@ def _features(chain, channels, volume):
 
 def build(net, channels, volume, norm, dropout, seed):
     """The network with its counter-based start values: Glorot-uniform weights, biases of fully connected layers 0.1 in the
-    2020 net, all other biases 0, batch norm 1 and 0."""
+    2020 net, all other biases 0, batch norm 1 and 0. `dropout` is the fraction dropped, None the network's own."""
     make = {"2020": _paper_2020, "mlperf": _mlperf}[net]
     model = nn.Sequential(make(channels, volume, norm, dropout)).train()
     for layer, (name, module) in enumerate(model.named_children()):
