@@ -163,6 +163,7 @@ mod x86 {
             i
         }
         #[inline(always)]
+        #[allow(clippy::pointers_in_nomem_asm_block, reason = "no instruction reads through the pointer")]
         unsafe fn hide_pointer(mut p: *const f32) -> *const f32 {
             // SAFETY: no instruction at all.
             unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
@@ -219,6 +220,7 @@ mod x86 {
             i
         }
         #[inline(always)]
+        #[allow(clippy::pointers_in_nomem_asm_block, reason = "no instruction reads through the pointer")]
         unsafe fn hide_pointer(mut p: *const f32) -> *const f32 {
             // SAFETY: no instruction at all.
             unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
