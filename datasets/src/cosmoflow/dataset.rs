@@ -41,6 +41,8 @@ pub enum Transform {
     None,
     /// `ln(1 + density)`, as the MLPerf HPC benchmark does.
     Log1p,
+    /// The density contrast `density - 1`, with mean zero: an unnormalised network sees fluctuations, not the mean.
+    Contrast,
     /// Multiplied by a number.
     Scale(f32),
 }
@@ -51,6 +53,7 @@ impl Transform {
         match self {
             Transform::None => density,
             Transform::Log1p => density.ln_1p(),
+            Transform::Contrast => density - 1.0,
             Transform::Scale(factor) => factor * density,
         }
     }

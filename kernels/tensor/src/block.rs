@@ -26,6 +26,11 @@ impl<T: Real> Block<T> {
         Block { region, data }
     }
 
+    /// The elements, row-major.
+    pub fn into_vec(self) -> Vec<T> {
+        self.data
+    }
+
     /// Values from a function of the global index `[n, d, h, w, c]`.
     pub fn from_fn(region: Region, mut value: impl FnMut([i64; 5]) -> T) -> Self {
         let mut data = Vec::with_capacity(region.len());

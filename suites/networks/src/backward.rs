@@ -38,13 +38,18 @@ impl<T: Float> Trainer<'_, T> {
             let layer_start = Instant::now();
             let dx = if lp.needs_dx { Some(self.data_gradient(i, &lp, &mut dy, pending)?) } else { None };
             lap(layer_start, &mut self.clock.layers[i].backward_data);
-            if !self.layers[i].params().is_empty() {
-                deferred = Some(Deferred { layer: i, dy });
+            let own_dy = std::mem::replace(&mut dy, dx.unwrap_or_default());
+            if self.layers[i].params().is_empty() {
+                self.pool.give(own_dy);
+            } else {
+                deferred = Some(Deferred { layer: i, dy: own_dy });
             }
             // Nobody below needs this layer's output any more.
-            self.tensors[i + 1] = Block::default();
-            self.moved_away.remove(&(i + 1));
-            dy = dx.unwrap_or_default();
+            let output = std::mem::take(&mut self.tensors[i + 1]);
+            self.pool.give(output);
+            if let Some(output) = self.moved_away.remove(&(i + 1)) {
+                self.pool.give(output);
+            }
         }
         self.finish_deferred(deferred.take())?;
         lap(start, &mut self.clock.phases.backward);
@@ -62,7 +67,12 @@ impl<T: Float> Trainer<'_, T> {
         let (grid, at) = (self.plan.grid, self.at);
         let wanted = self.plan.layer(i - 1).dy_block(&grid, &at);
         let stays = lp.scatter.is_none() && lp.grad_redistribute.is_none();
-        let mut dx = Block::zeros(if stays { wanted } else { lp.dx_block(&grid, &at) });
+        // Scattering layers add to it; gathering ones write all that is owned.
+        let mut dx = if lp.scatter.is_some() {
+            self.pool.zeros(lp.dx_block(&grid, &at))
+        } else {
+            self.pool.stale(if stays { wanted } else { lp.dx_block(&grid, &at) })
+        };
         match pending {
             Some(pending) if pending.receives() => {
                 let (own, interior) = (lp.own_x(&grid, &at), lp.interior_x(&grid, &at));
@@ -95,14 +105,16 @@ impl<T: Float> Trainer<'_, T> {
         if *dx.region() == wanted && lp.grad_redistribute.is_none() {
             return Ok(dx);
         }
-        let mut below = Block::zeros(wanted);
+        let mut below = self.pool.stale(wanted);
         let Some(transfer) = &lp.grad_redistribute else {
             below.copy_from(&dx, &lp.own_x(&grid, &at));
+            self.pool.give(dx);
             return Ok(below);
         };
         let pending = post(self.comm, transfer, &grid, &at, &dx, &mut self.clock.phases)?;
         below.copy_from(&dx, &transfer.local(&grid, &at));
         finish(self.comm, pending, &mut below, Arrival::Overwrite, &mut self.clock.phases)?;
+        self.pool.give(dx);
         Ok(below)
     }
 
@@ -125,6 +137,7 @@ impl<T: Float> Trainer<'_, T> {
         let env = Self::env(groups, *seed, *step, i, true);
         layers[i].backward_params(&env, &tensors[i], &dy, &own)?;
         lap(start, &mut clock.layers[i].backward_params);
+        self.pool.give(dy);
         if self.comm.size() > 1 {
             let start = Instant::now();
             let bucket = self.layers[i].params().iter().flat_map(|p| p.grad.iter().copied()).collect();

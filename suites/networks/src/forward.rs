@@ -16,8 +16,7 @@ impl<T: Float> Trainer<'_, T> {
     pub(crate) fn forward(&mut self, input: Block<T>, training: bool) -> Result<(), TrainError> {
         let start = Instant::now();
         self.training = training;
-        self.tensors.clear();
-        self.moved_away.clear();
+        self.release_tensors();
         self.tensors.push(input);
         for i in 0..self.plan.graph.nodes.len() {
             let layer_start = Instant::now();
@@ -43,7 +42,7 @@ impl<T: Float> Trainer<'_, T> {
         let (grid, at) = (&self.plan.grid, &self.at);
         let source = std::mem::take(&mut self.tensors[i]);
         let pending = post(self.comm, transfer, grid, at, &source, &mut self.clock.phases)?;
-        let mut moved = Block::zeros(lp.x_block(grid, at));
+        let mut moved = self.pool.stale(lp.x_block(grid, at));
         moved.copy_from(&source, &transfer.local(grid, at));
         finish(self.comm, pending, &mut moved, Arrival::Overwrite, &mut self.clock.phases)?;
         self.moved_away.insert(i, source);
@@ -54,7 +53,8 @@ impl<T: Float> Trainer<'_, T> {
     fn layer_forward(&mut self, i: usize, lp: &LayerPlan, x: &mut Block<T>) -> Result<Block<T>, TrainError> {
         let (grid, at) = (self.plan.grid, self.at);
         x.fill_outside(&Region::full(lp.x), self.plan.graph.nodes[i].op.border());
-        let mut y = Block::zeros(self.plan.y_block(i, &at));
+        // Its owner writes all of it; halo and border are written before they are read.
+        let mut y = self.pool.stale(self.plan.y_block(i, &at));
         let own = lp.own_y(&grid, &at);
         if self.plan.input_brings_halo(i) {
             self.run_forward(i, x, &mut y, &own)?;

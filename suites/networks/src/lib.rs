@@ -16,6 +16,7 @@ mod graph;
 mod groups;
 mod init;
 mod plan;
+mod pool;
 mod steps;
 mod trainer;
 

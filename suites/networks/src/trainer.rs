@@ -5,6 +5,7 @@ use crate::error::TrainError;
 use crate::groups::GroupMap;
 use crate::init::initial_values;
 use crate::plan::NetPlan;
+use crate::pool::Pool;
 use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
@@ -43,6 +44,7 @@ pub struct Trainer<'c, T: Float> {
     /// Tensors that were redistributed, as their producer left them.
     pub(crate) moved_away: BTreeMap<usize, Block<T>>,
     pub(crate) reductions: Vec<Reduction>,
+    pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) training: bool,
@@ -88,6 +90,7 @@ impl<'c, T: Float> Trainer<'c, T> {
             tensors: Vec::new(),
             moved_away: BTreeMap::new(),
             reductions: Vec::new(),
+            pool: Pool::new(),
             seed,
             step: 0,
             training: true,
@@ -134,6 +137,7 @@ impl<'c, T: Float> Trainer<'c, T> {
         let (loss, dpred) = self.evaluate_loss(target)?;
         let prediction = self.tensors.last().cloned().unwrap_or_default();
         self.backward(dpred)?;
+        self.release_tensors();
         self.finish_reductions()?;
         Ok(StepOutcome { loss, prediction })
     }
@@ -156,14 +160,16 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// When communication fails.
     pub fn predict(&mut self, input: Block<T>) -> Result<Block<T>, TrainError> {
         self.forward(input, false)?;
-        Ok(self.tensors.pop().unwrap_or_default())
+        let prediction = self.tensors.pop().unwrap_or_default();
+        self.release_tensors();
+        Ok(prediction)
     }
 
     fn evaluate_loss(&mut self, target: &Block<T>) -> Result<(f64, Block<T>), TrainError> {
         let last = self.plan.graph.nodes.len() - 1;
         let count = self.plan.graph.output().iter().product::<usize>();
         let pred = &self.tensors[last + 1];
-        let mut dpred = Block::zeros(self.plan.layer(last).dy_block(&self.plan.grid, &self.at));
+        let mut dpred = self.pool.stale(self.plan.layer(last).dy_block(&self.plan.grid, &self.at));
         let sum = self.loss.sum_and_gradient(pred, target, &mut dpred, &self.plan.own_output(&self.at), count);
         let start = Instant::now();
         let total = if self.comm.size() > 1 { self.comm.allreduce_value(sum, ReduceOp::Sum)? } else { sum };
@@ -171,6 +177,12 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.clock.phases.halo_exposed += seconds;
         self.clock.phases.halo_total += seconds;
         Ok((total / count as f64, dpred))
+    }
+
+    /// Takes all tensors of a pass back.
+    pub(crate) fn release_tensors(&mut self) {
+        let moved = std::mem::take(&mut self.moved_away).into_values();
+        self.tensors.drain(..).chain(moved).for_each(|block| self.pool.give(block));
     }
 
     pub(crate) fn env<'e>(groups: &'e GroupMap<'c>, seed: u64, step: u64, layer: usize, training: bool) -> Env<'e> {

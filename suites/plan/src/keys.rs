@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
     key!(eps, false, "a number", "adam's epsilon"),
     key!(dropout, false, "auto | a fraction", "fraction dropped; auto: the network's own"),
     key!(input, false, "synthetic | a directory", "where samples come from"),
-    key!(transform, false, "none | log1p", "what is done to the input after reading"),
+    key!(transform, false, "none | log1p | contrast", "what is done to the input after reading"),
     key!(
         tail,
         false,

@@ -167,6 +167,8 @@ words! {
         None = "none",
         /// ln(1 + x).
         Log1p = "log1p",
+        /// x - 1: the contrast of a density in units of its mean.
+        Contrast = "contrast",
     }
     /// How much is compared with the serial run before timing.
     Check {

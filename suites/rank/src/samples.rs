@@ -44,6 +44,7 @@ impl Samples {
         let transform = match case.transform {
             value::Transform::None => Transform::None,
             value::Transform::Log1p => Transform::Log1p,
+            value::Transform::Contrast => Transform::Contrast,
         };
         let dataset = Dataset::open(dir, Options { transform, cube: None })?;
         let [_, d, h, w, c] = plan.graph.input();

@@ -95,16 +95,18 @@ pub fn run<T: Float>(
     let named = |kind: &str, name: String, values: Vec<T>| {
         (format!("{kind} {name}"), values.into_iter().map(T::to_f64).collect())
     };
-    for (name, _, grad) in trainer.parameters() {
-        tensors.push(named("grad", name, grad));
+    // Every rank has the same gradients and weights; rank 0 speaks for all.
+    let speaks = comm.rank() == 0;
+    if speaks {
+        tensors.extend(trainer.parameters().into_iter().map(|(name, _, grad)| named("grad", name, grad)));
     }
     if steps > 0 {
         trainer.update();
         for _ in 1..steps {
             trainer.train_step(input.clone(), &target)?;
         }
-        for (name, value, _) in trainer.parameters() {
-            tensors.push(named("weight", name, value));
+        if speaks {
+            tensors.extend(trainer.parameters().into_iter().map(|(name, value, _)| named("weight", name, value)));
         }
     }
     Ok(Outcome { tensors, counts })
