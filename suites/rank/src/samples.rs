@@ -221,3 +221,86 @@ fn store_capacity(plan: &NetPlan) -> usize {
     let memory = Machine::here().memory.unwrap_or(1 << 30) as f64 * STORE_SHARE;
     Store::capacity(memory as usize / plan.grid.size(), largest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network;
+    use shardmark_comm::threads;
+    use shardmark_datasets::cosmoflow::{DatasetSpec, make};
+
+    /// Seven universes of 8^3 to train on, three held out.
+    fn dataset(name: &str) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("shardmark-samples-{name}-{}", std::process::id()));
+        let mut spec = DatasetSpec { cells: 8, redshifts: vec![0.0, 1.0], ..DatasetSpec::default() };
+        spec.samples = shardmark_datasets::cosmoflow::Samples { train: 7, validation: 3, test: 0 };
+        make(&spec, &dir, 2, &mut |_, _| {}).expect("universes");
+        dir
+    }
+
+    fn case(dir: &Path, grid: &str, batch: usize) -> Case {
+        let line = format!(
+            "cosmoflow width=8 channels=2 batch={batch} grid={grid} epochs=1 validate=3 transform=contrast input={}",
+            dir.display()
+        );
+        Case::parse(&line).expect("a case")
+    }
+
+    /// What a rank ought to hold: every sample of its block read afresh.
+    fn expected(samples: &Samples, split: Split, chosen: &[usize]) -> Block<f32> {
+        let mut block = Block::zeros(samples.input);
+        let own = samples.input.span(Dim::N);
+        for n in own.lo..own.hi {
+            let slab = samples.read(split, chosen[n as usize]).expect("a readable sample");
+            block.unpack(&samples.place(n as usize), &slab);
+        }
+        block
+    }
+
+    #[test]
+    fn every_grid_gets_its_samples_in_every_epoch() {
+        let dir = dataset("grids");
+        for grid in ["1x1x1x1", "2x1x1x1", "3x1x1x1", "2x2x1x1", "1x3x1x2", "5x1x1x1"] {
+            let case = case(&dir, grid, 3);
+            let plan = network::plan(&case).expect("a plan");
+            let result = threads::run(case.ranks, &threads::Options::default(), |comm| {
+                let at = plan.grid.coords(comm.rank());
+                let mut samples = Samples::open(&case, &plan, &dir, &at)?;
+                for step in 0..8 {
+                    let (input, target) = samples.load(comm, step)?;
+                    let chosen = samples.epochs.batch(step as usize);
+                    assert_eq!(input, expected(&samples, Split::Train, &chosen), "step {step} on {grid}");
+                    let own = target.region().span(Dim::N);
+                    for n in own.lo..own.hi {
+                        assert_eq!(target.channels([n, 0, 0, 0]), samples.labels[chosen[n as usize]]);
+                    }
+                }
+                let (input, _) = samples.load_validation(comm, 0)?;
+                assert_eq!(input, expected(&samples, Split::Validation, &[0, 1, 2]));
+                Ok::<_, RankError>(())
+            });
+            result.unwrap_or_else(|error| panic!("{grid}: {error}"));
+        }
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+
+    #[test]
+    fn a_broken_sample_stops_all_ranks_with_its_name() {
+        let dir = dataset("broken");
+        let file = std::fs::read_dir(dir.join("train")).expect("files").next().expect("one").expect("readable").path();
+        std::fs::write(&file, b"not HDF5").expect("written");
+        let case = case(&dir, "2x1x1x1", 2);
+        let plan = network::plan(&case).expect("a plan");
+        let result = threads::run(2, &threads::Options::default(), |comm| {
+            let at = plan.grid.coords(comm.rank());
+            let mut samples = agree(comm, Samples::open(&case, &plan, &dir, &at))?;
+            for step in 0..9 {
+                samples.load(comm, step)?;
+            }
+            Ok::<_, RankError>(())
+        });
+        let message = result.expect_err("refused").to_string();
+        assert!(message.contains(&*file.file_name().expect("a name").to_string_lossy()), "{message}");
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+}
