@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
-use shardmark_layers::{Env, Float, Layer, Param};
+use shardmark_layers::{Env, Float, Layer, Op, Param};
 use shardmark_partition::{Coords, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
@@ -163,6 +163,25 @@ impl<'c, T: Float> Trainer<'c, T> {
         let prediction = self.tensors.pop().unwrap_or_default();
         self.release_tensors();
         Ok(prediction)
+    }
+
+    /// Gives all ranks the mean of their running statistics where batch norm took them over fewer than all ranks, so that
+    /// an evaluation does not depend on which rank a sample falls to. Collective.
+    ///
+    /// # Errors
+    /// When communication fails.
+    pub fn average_running_statistics(&mut self) -> Result<(), TrainError> {
+        let ranks = T::from_f64(self.comm.size() as f64);
+        for (node, layer) in self.plan.graph.nodes.iter().zip(&mut self.layers) {
+            if !matches!(&node.op, Op::Norm(norm) if norm.group.parts(&self.plan.grid) < self.comm.size()) {
+                continue;
+            }
+            for (_, values) in layer.buffers_mut() {
+                *values = self.comm.allreduce_vec(std::mem::take(values), ReduceOp::Sum)?;
+                values.iter_mut().for_each(|v| *v = *v / ranks);
+            }
+        }
+        Ok(())
     }
 
     fn evaluate_loss(&mut self, target: &Block<T>) -> Result<(f64, Block<T>), TrainError> {

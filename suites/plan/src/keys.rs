@@ -79,6 +79,7 @@ pub const KEYS: &[Key] = &[
     key!(beta1, false, "a number", "decay of adam's first moment"),
     key!(beta2, false, "a number", "decay of adam's second moment"),
     key!(eps, false, "a number", "adam's epsilon"),
+    key!(loss, false, "mse | mae", "mean squared or mean absolute error"),
     key!(dropout, false, "auto | a fraction", "fraction dropped; auto: the network's own"),
     key!(input, false, "synthetic | a directory", "where samples come from"),
     key!(transform, false, "none | log1p | contrast", "what is done to the input after reading"),

@@ -161,6 +161,13 @@ words! {
         /// Adam.
         Adam = "adam",
     }
+    /// The loss, a mean over samples and outputs.
+    Loss {
+        /// Mean squared error.
+        Mse = "mse",
+        /// Mean absolute error.
+        Mae = "mae",
+    }
     /// What is done to the input after reading.
     Transform {
         /// Nothing.

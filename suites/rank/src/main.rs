@@ -19,6 +19,7 @@ mod train;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use shardmark_layers::conv::Isa;
 use shardmark_plan::event::Memory;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Transport, Value};
@@ -83,6 +84,9 @@ fn transport(text: &str) -> Result<Transport, String> {
 
 fn main() -> ExitCode {
     keep_freed_memory();
+    if let Some(complaint) = Isa::complaint() {
+        eprintln!("{complaint}");
+    }
     let exit = match Arguments::parse().command {
         Command::Case { line, record, context } => run_case(&line, record, context),
         Command::Check { ranks, transport, only } => check::command(&ranks, transport, &only),
@@ -98,7 +102,8 @@ fn keep_freed_memory() {
     // SAFETY: mallopt only sets limits of the allocator, before any other thread runs.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        // Larger thresholds are refused.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
         libc::mallopt(libc::M_TOP_PAD, 64 << 20);
     }

@@ -6,7 +6,6 @@ use crate::input::Source;
 use crate::network;
 use crate::ranks::Watch;
 use shardmark_comm::{Comm, CommExt, Counted, Counts, ReduceOp};
-use shardmark_layers::loss::Loss;
 use shardmark_networks::{LayerSeconds, Phases, Trainer};
 use shardmark_plan::{Case, Event};
 use shardmark_store::Validation;
@@ -51,7 +50,8 @@ pub fn measure(case: &Case, comm: &dyn Comm, watch: &Watch) -> Result<Measured, 
         Event::Plan { steps: case.repeat * per_repeat }.emit();
     }
     for repeat in 0..case.repeat {
-        let mut trainer = Trainer::<f32>::new(&counted, plan.clone(), Loss::Mse, network::optimizer(case), case.seed)?;
+        let mut trainer =
+            Trainer::<f32>::new(&counted, plan.clone(), network::loss(case), network::optimizer(case), case.seed)?;
         let (mut samples, mut losses) = (Vec::new(), Vec::new());
         for step in 0..per_repeat {
             let number = repeat * per_repeat + step;

@@ -1,11 +1,12 @@
 //! From the words of a case to the network, its layout and its optimizer.
 
 use crate::error::RankError;
+use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, NetPlan, StepOptions, Variant};
 use shardmark_partition::{AxisSet, Grid};
 use shardmark_plan::Case;
-use shardmark_plan::value::{Input, Net, Norm, Optimizer, Tail};
+use shardmark_plan::value::{self, Input, Net, Norm, Optimizer, Tail};
 
 /// The network of a case.
 pub fn cosmoflow(case: &Case) -> Cosmoflow {
@@ -52,6 +53,14 @@ pub fn optimizer(case: &Case) -> OptimSpec {
         Optimizer::Adam => {
             OptimSpec::Adam { lr: case.lr, beta1: case.beta1, beta2: case.beta2, eps: case.eps, weight_decay: 0.0 }
         }
+    }
+}
+
+/// The loss of a case.
+pub fn loss(case: &Case) -> Loss {
+    match case.loss {
+        value::Loss::Mse => Loss::Mse,
+        value::Loss::Mae => Loss::Mae,
     }
 }
 

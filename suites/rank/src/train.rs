@@ -8,7 +8,6 @@ use crate::network;
 use crate::ranks::Watch;
 use crate::samples::Samples;
 use shardmark_comm::{Comm, CommExt, Counted, ReduceOp};
-use shardmark_layers::loss::Loss;
 use shardmark_networks::{TARGETS, Trainer};
 use shardmark_partition::Dim;
 use shardmark_plan::{Case, Event};
@@ -22,7 +21,7 @@ pub fn train(case: &Case, comm: &dyn Comm, watch: &Watch) -> Result<Measured, Ra
     let counted = Counted::new(comm);
     let plan = network::plan(case)?;
     let mut source = Source::open(case, &plan, comm)?;
-    let mut trainer = Trainer::<f32>::new(&counted, plan, Loss::Mse, network::optimizer(case), case.seed)?;
+    let mut trainer = Trainer::<f32>::new(&counted, plan, network::loss(case), network::optimizer(case), case.seed)?;
     let Source::Files(samples) = &source else {
         return Err(RankError::Other(
             "epochs: expected a dataset, got synthetic input; set input to a directory".into(),
@@ -74,6 +73,7 @@ fn validate(
     if held_out == 0 {
         return Ok(());
     }
+    trainer.average_running_statistics()?;
     let mut squares = vec![0.0; TARGETS];
     for batch in 0..samples.validation_batches() {
         let (input, target) = samples.load_validation(comm, batch)?;

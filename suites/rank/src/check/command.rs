@@ -83,7 +83,7 @@ fn check_grid(
     let plan = NetPlan::new(subject.graph.clone(), grid);
     let mut comparison = Comparison::default();
     for (i, optimizer) in subject.optimizers.iter().enumerate() {
-        let result = run::<f32>(comm, &plan, *optimizer, subject.steps, subject.seed)?;
+        let result = run::<f32>(comm, &plan, *optimizer, subject)?;
         let foreseen = plan.expected_counts(comm.rank(), StepOptions::default());
         let counted = if result.counts == foreseen { Ok(()) } else { Err(differ(&result.counts, &foreseen)) };
         if let Some(failure) = comm.first_failure(counted.as_ref().err().map(String::as_str))? {

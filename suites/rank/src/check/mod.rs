@@ -41,7 +41,14 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
     }
     let graph = net.graph()?;
     let steps = if case.check == Check::Full && case.norm == Norm::None { 3 } else { 0 };
-    Ok(Subject { name: graph.name.clone(), graph, optimizers: vec![network::optimizer(case)], steps, seed: case.seed })
+    Ok(Subject {
+        name: graph.name.clone(),
+        graph,
+        optimizers: vec![network::optimizer(case)],
+        loss: network::loss(case),
+        steps,
+        seed: case.seed,
+    })
 }
 
 /// Whether the statistics of batch norm are those of the serial network.
@@ -84,7 +91,7 @@ fn on_grid(subject: &Subject, oracle: Option<&Oracle>, grid: Grid, comm: &dyn Co
     let plan = NetPlan::new(subject.graph.clone(), grid);
     let mut comparison = Comparison::default();
     for (i, optimizer) in subject.optimizers.iter().enumerate() {
-        let result = run::<f32>(comm, &plan, *optimizer, subject.steps, subject.seed)?;
+        let result = run::<f32>(comm, &plan, *optimizer, subject)?;
         if let Some(oracle) = oracle.filter(|_| comm.rank() == 0) {
             comparison.add(&result, &oracle.runs[i]);
         }

@@ -6,6 +6,7 @@ use shardmark_layers::Op;
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::conv::Conv;
 use shardmark_layers::dense::{Dense, Flatten};
+use shardmark_layers::loss::Loss;
 use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::pool::{Pool, PoolMode};
@@ -26,10 +27,12 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
     let net =
         |variant, volume, norm| Cosmoflow { variant, batch: 2, volume, channels: 4, norm, dropout: None, tail: None };
     let subject = |name: &str, net: Cosmoflow, optimizers: &[OptimSpec], steps| {
+        let net_is_mlperf = net.variant == Variant::MlPerf;
         Ok::<_, RankError>(Subject {
             name: name.into(),
             graph: net.graph()?,
             optimizers: optimizers.to_vec(),
+            loss: if net_is_mlperf { Loss::Mae } else { Loss::Mse },
             steps,
             seed: 1,
         })
@@ -45,6 +48,7 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             name: "small norm".into(),
             graph: small_with_norm()?,
             optimizers: vec![SGD, CALM_ADAM],
+            loss: Loss::Mse,
             steps: 5,
             seed: 1,
         },

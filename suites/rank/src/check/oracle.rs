@@ -19,6 +19,8 @@ pub struct Subject {
     pub graph: Graph,
     /// Optimizers; each has a run of its own.
     pub optimizers: Vec<OptimSpec>,
+    /// The loss.
+    pub loss: Loss,
     /// Steps after which weights are compared; 0: gradients of the first step only.
     pub steps: usize,
     /// Seed of weights, input and targets.
@@ -64,15 +66,15 @@ impl Oracle {
         let plan = NetPlan::new(subject.graph.clone(), grid);
         let pair = |&optimizer: &OptimSpec| {
             Ok(Pair {
-                exact: run::<f64>(comm, &plan, optimizer, subject.steps, subject.seed)?,
-                rounded: run::<f32>(comm, &plan, optimizer, subject.steps, subject.seed)?,
+                exact: run::<f64>(comm, &plan, optimizer, subject)?,
+                rounded: run::<f32>(comm, &plan, optimizer, subject)?,
             })
         };
         Ok(Oracle { runs: subject.optimizers.iter().map(pair).collect::<Result<_, RankError>>()? })
     }
 }
 
-/// One step, or `steps`, of a network on a grid with synthetic input. Collective.
+/// One step, or as many as the subject asks for, of a network on a grid with synthetic input. Collective.
 ///
 /// # Errors
 /// When a step fails.
@@ -80,11 +82,11 @@ pub fn run<T: Float>(
     comm: &dyn Comm,
     plan: &NetPlan,
     optimizer: OptimSpec,
-    steps: usize,
-    seed: u64,
+    subject: &Subject,
 ) -> Result<Outcome, RankError> {
+    let (steps, seed) = (subject.steps, subject.seed);
     let counted = Counted::new(comm);
-    let mut trainer = Trainer::<T>::new(&counted, plan.clone(), Loss::Mse, optimizer, seed)?;
+    let mut trainer = Trainer::<T>::new(&counted, plan.clone(), subject.loss, optimizer, seed)?;
     let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();
