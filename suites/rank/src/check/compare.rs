@@ -1,7 +1,7 @@
 //! Compares a run on a grid with the serial pair, tensor by tensor.
 
 use super::oracle::{Outcome, Pair};
-use super::{OWN_ERRORS, ULPS};
+use super::{OWN_ERRORS, ULPS, ULPS_AFTER_STEPS};
 use shardmark_store::Check as Verdict;
 
 /// What was found so far.
@@ -23,7 +23,8 @@ impl Comparison {
                 self.wrong.push(format!("{name}: expected {} values, got {}", exact.len(), values.len()));
                 continue;
             }
-            let used = used(values, exact, rounded);
+            let ulps = if name.starts_with("weight ") { ULPS_AFTER_STEPS } else { ULPS };
+            let used = used(values, exact, rounded, ulps);
             if used > self.used || self.worst.is_empty() {
                 self.used = used;
                 self.worst = name.clone();
@@ -52,8 +53,8 @@ impl Comparison {
 }
 
 /// The fraction of the tolerance that a tensor uses, by its largest error or by the L2 norm of its error.
-fn used(got: &[f64], exact: &[f64], rounded: &[f64]) -> f64 {
-    let ulps = ULPS * f64::from(f32::EPSILON);
+fn used(got: &[f64], exact: &[f64], rounded: &[f64], ulps: f64) -> f64 {
+    let ulps = ulps * f64::from(f32::EPSILON);
     let (mut error, mut own, mut scale) = (Norms::default(), Norms::default(), Norms::default());
     for ((&g, &e), &r) in got.iter().zip(exact).zip(rounded) {
         error.add(g - e);
@@ -89,14 +90,14 @@ mod tests {
     fn the_serial_runs_own_error_is_the_measure() {
         let exact = vec![1.0; 4];
         let rounded = vec![1.001, 1.0, 1.0, 1.0];
-        assert!(used(&[1.0, 1.0, 1.0039, 1.0], &exact, &rounded) < 1.0);
-        assert!(used(&[1.0, 1.0, 1.0045, 1.0], &exact, &rounded) > 1.0);
-        assert!(used(&[1.0, 1.003, 1.003, 1.003], &exact, &rounded) > 1.0, "many large errors count more");
+        assert!(used(&[1.0, 1.0, 1.0039, 1.0], &exact, &rounded, ULPS) < 1.0);
+        assert!(used(&[1.0, 1.0, 1.0045, 1.0], &exact, &rounded, ULPS) > 1.0);
+        assert!(used(&[1.0, 1.003, 1.003, 1.003], &exact, &rounded, ULPS) > 1.0, "many large errors count more");
     }
 
     #[test]
     fn not_a_number_never_passes() {
-        assert!(used(&[f64::NAN, 1.0], &[1.0, 1.0], &[1.0, 1.0]).is_infinite());
-        assert!(used(&[1.0, 1.0], &[1.0, 1.0], &[f64::NAN, 1.0]) == 0.0);
+        assert!(used(&[f64::NAN, 1.0], &[1.0, 1.0], &[1.0, 1.0], ULPS).is_infinite());
+        assert!(used(&[1.0, 1.0], &[1.0, 1.0], &[f64::NAN, 1.0], ULPS) == 0.0);
     }
 }
