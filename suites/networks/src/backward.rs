@@ -140,7 +140,14 @@ impl<T: Float> Trainer<'_, T> {
         self.pool.give(dy);
         if self.comm.size() > 1 {
             let start = Instant::now();
-            let bucket = self.layers[i].params().iter().flat_map(|p| p.grad.iter().copied()).collect();
+            let params = self.layers[i].params();
+            let mut bucket = self.pool.stale_vec(params.iter().map(|p| p.grad.len()).sum());
+            let mut rest = bucket.as_mut_slice();
+            for param in params {
+                let (part, tail) = rest.split_at_mut(param.grad.len());
+                part.copy_from_slice(&param.grad);
+                rest = tail;
+            }
             let request = self.comm.iallreduce_vec::<T>(bucket, ReduceOp::Sum)?;
             self.comm.progress()?;
             lap(start, &mut self.clock.phases.grad_exposed);
@@ -160,6 +167,7 @@ impl<T: Float> Trainer<'_, T> {
                 param.grad.copy_from_slice(grad);
                 rest = tail;
             }
+            self.pool.give_vec(bucket);
             lap(start, &mut self.clock.phases.grad_exposed);
             lap(started, &mut self.clock.phases.grad_total);
         }

@@ -115,6 +115,13 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.plan.own_output(&self.at)
     }
 
+    /// A block over [`Trainer::input_region`] to be filled with samples, halo and border included; its values are stale.
+    /// Passes that take it give its memory back.
+    pub fn input_block(&mut self) -> Block<T> {
+        let region = self.input_region();
+        self.pool.stale(region)
+    }
+
     /// Forward, loss, backward and update. `input` covers [`Trainer::input_region`], `target`
     /// [`Trainer::target_region`].
     ///

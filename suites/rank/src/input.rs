@@ -46,14 +46,17 @@ impl Source {
         }
     }
 
-    /// Input and target of step `step`, counted from 0 through epochs.
+    /// Fills `input` with the samples of step `step`, counted from 0 through epochs, and gives their targets.
     ///
     /// # Errors
     /// When some rank cannot read a sample.
-    pub fn load(&mut self, comm: &dyn Comm, step: u64) -> Result<(Block<f32>, Block<f32>), RankError> {
+    pub fn load(&mut self, comm: &dyn Comm, step: u64, input: &mut Block<f32>) -> Result<Block<f32>, RankError> {
         match self {
-            Source::Synthetic { input, target } => Ok((input.clone(), target.clone())),
-            Source::Files(samples) => samples.load(comm, step),
+            Source::Synthetic { input: made, target } => {
+                input.data_mut().copy_from_slice(made.data());
+                Ok(target.clone())
+            }
+            Source::Files(samples) => samples.load(comm, step, input),
         }
     }
 }

@@ -84,7 +84,8 @@ pub fn timed_step(
     number: usize,
 ) -> Result<(Sample, f64), RankError> {
     let start = Instant::now();
-    let (input, target) = source.load(comm, number as u64)?;
+    let mut input = trainer.input_block();
+    let target = source.load(comm, number as u64, &mut input)?;
     let io_s = start.elapsed().as_secs_f64();
     comm.barrier()?;
     trainer.clock.reset();

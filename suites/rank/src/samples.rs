@@ -100,31 +100,34 @@ impl Samples {
         self.validation_labels.len().div_ceil(self.batch)
     }
 
-    /// Input and targets of a training step. Collective: all ranks get their samples or none goes on.
+    /// Fills `input` with the samples of a training step and gives their targets. Collective: all ranks get their samples or none goes on.
     ///
     /// # Errors
     /// When some rank cannot read a sample.
-    pub fn load(&mut self, comm: &dyn Comm, step: u64) -> Result<(Block<f32>, Block<f32>), RankError> {
+    pub fn load(&mut self, comm: &dyn Comm, step: u64, input: &mut Block<f32>) -> Result<Block<f32>, RankError> {
         let step = step as usize;
-        let mut block = Block::zeros(self.input);
-        let read = self.read_files(step, &mut block);
+        let read = self.read_files(step, input);
         agree(comm, read)?;
         for (position, slab) in self.exchange_slabs(comm, step)? {
-            block.unpack(&self.place(position), &slab);
+            input.unpack(&self.place(position), &slab);
         }
         let chosen = self.epochs.batch(step);
-        Ok((block, self.targets(|n| self.labels[chosen[n]])))
+        Ok(self.targets(|n| self.labels[chosen[n]]))
     }
 
-    /// Input and targets of a batch of held-out samples. Collective.
+    /// Fills `input` with a batch of held-out samples and gives their targets. Collective.
     ///
     /// # Errors
     /// When some rank cannot read a sample.
-    pub fn load_validation(&mut self, comm: &dyn Comm, batch: usize) -> Result<(Block<f32>, Block<f32>), RankError> {
+    pub fn load_validation(
+        &mut self,
+        comm: &dyn Comm,
+        batch: usize,
+        input: &mut Block<f32>,
+    ) -> Result<Block<f32>, RankError> {
         let last = self.validation_labels.len() - 1;
         let sample = |n: usize| (batch * self.batch + n).min(last);
         let own = self.input.span(Dim::N);
-        let mut block = Block::zeros(self.input);
         let mut result = Ok(());
         for n in own.lo..own.hi {
             let sample = sample(n as usize);
@@ -135,11 +138,11 @@ impl Samples {
                 }
             }
             if let Some(slab) = self.validation.get(sample) {
-                block.unpack(&self.place(n as usize), slab);
+                input.unpack(&self.place(n as usize), slab);
             }
         }
         agree(comm, result)?;
-        Ok((block, self.targets(|n| self.validation_labels[sample(n)])))
+        Ok(self.targets(|n| self.validation_labels[sample(n)]))
     }
 
     /// Places the samples of a step that this rank has or reads; what it reads first it keeps.
@@ -267,7 +270,8 @@ mod tests {
                 let at = plan.grid.coords(comm.rank());
                 let mut samples = Samples::open(&case, &plan, &dir, &at)?;
                 for step in 0..8 {
-                    let (input, target) = samples.load(comm, step)?;
+                    let mut input = Block::from_fn(samples.input, |_| f32::NAN);
+                    let target = samples.load(comm, step, &mut input)?;
                     let chosen = samples.epochs.batch(step as usize);
                     assert_eq!(input, expected(&samples, Split::Train, &chosen), "step {step} on {grid}");
                     let own = target.region().span(Dim::N);
@@ -275,7 +279,8 @@ mod tests {
                         assert_eq!(target.channels([n, 0, 0, 0]), samples.labels[chosen[n as usize]]);
                     }
                 }
-                let (input, _) = samples.load_validation(comm, 0)?;
+                let mut input = Block::from_fn(samples.input, |_| f32::NAN);
+                samples.load_validation(comm, 0, &mut input)?;
                 assert_eq!(input, expected(&samples, Split::Validation, &[0, 1, 2]));
                 Ok::<_, RankError>(())
             });
@@ -295,7 +300,8 @@ mod tests {
             let at = plan.grid.coords(comm.rank());
             let mut samples = agree(comm, Samples::open(&case, &plan, &dir, &at))?;
             for step in 0..9 {
-                samples.load(comm, step)?;
+                let mut input = Block::zeros(samples.input);
+                samples.load(comm, step, &mut input)?;
             }
             Ok::<_, RankError>(())
         });

@@ -76,7 +76,8 @@ fn validate(
     trainer.average_running_statistics()?;
     let mut squares = vec![0.0; TARGETS];
     for batch in 0..samples.validation_batches() {
-        let (input, target) = samples.load_validation(comm, batch)?;
+        let mut input = trainer.input_block();
+        let target = samples.load_validation(comm, batch, &mut input)?;
         let size = trainer.plan().graph.input()[Dim::N as usize];
         let got = trainer.predict(input)?;
         let own = got.region().span(Dim::N);
