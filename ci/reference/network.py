@@ -100,8 +100,11 @@ def _mlperf(channels, volume, norm, dropout):
 def _features(chain, channels, volume):
     """Values a sample after the convolutions; they follow from shapes alone."""
     with torch.no_grad():
-        body = nn.Sequential(chain).eval()
-        return body(torch.zeros(1, channels, *volume)).shape[1]
+        try:
+            return nn.Sequential(chain).eval()(torch.zeros(1, channels, *volume)).shape[1]
+        except RuntimeError as error:
+            text = str(error).splitlines()[0]
+            raise SystemExit(f"volume: expected one that every layer fits, got {volume} ({text}); make it wider") from None
 
 
 def build(net, channels, volume, norm, dropout, seed):

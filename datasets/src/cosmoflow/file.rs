@@ -124,11 +124,15 @@ impl SampleFile {
             Dtype::F32 => self.file.read_slab("full", &ranges)?.0,
             Dtype::I16 => self.file.read_slab::<i16>("full", &ranges)?.0.into_iter().map(f32::from).collect(),
         };
+        if self.channels_last {
+            return Ok(stored.into_iter().map(|value| value / self.scale).collect());
+        }
         let cells: usize = extents.iter().product();
         let mut out = vec![0.0; stored.len()];
-        for (i, &value) in stored.iter().enumerate() {
-            let to = if self.channels_last { i } else { i % cells * self.shape[0] + i / cells };
-            out[to] = value / self.scale;
+        for (c, channel) in stored.chunks_exact(cells.max(1)).enumerate() {
+            for (to, value) in out[c..].iter_mut().step_by(self.shape[0]).zip(channel) {
+                *to = value / self.scale;
+            }
         }
         Ok(out)
     }

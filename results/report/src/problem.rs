@@ -107,6 +107,12 @@ impl Problem {
         format!("{} of {}{per_part}, {}", self.mode, words.join(" "), self.source)
     }
 
+    /// A name for a legend with one entry, such as `cosmoflow 128³`.
+    pub fn name(&self) -> String {
+        let text = |key: &str| self.settings.get(key).map_or("", String::as_str);
+        format!("{} {}", text("workload"), cube(text("width"))).trim().to_owned()
+    }
+
     /// The shortest text that tells this problem from the `others` in a legend; empty if there is nothing to tell.
     pub fn label(&self, others: &[&Problem]) -> String {
         let mut words = Vec::new();
@@ -133,7 +139,7 @@ impl Problem {
 
 /// `64` as 64³, `64x64x32` as 64×64×32.
 fn cube(width: &str) -> String {
-    if width.contains('x') { width.replace('x', "×") } else { format!("{width}³") }
+    if width.is_empty() || width.contains('x') { width.replace('x', "×") } else { format!("{width}³") }
 }
 
 /// `extents / parts` in each axis as text, `None` unless each divides. One extent stands for all axes.

@@ -92,8 +92,8 @@ impl Checks {
             on_our_death: Launcher::on_our_death(transport),
             title: format!("shardmark-rank {}", words.join(" ")),
             log: log.clone(),
-            // A check has long silent parts (the serial run), so only the ranks' own watchdog counts.
-            hang_limit: Some(Duration::from_secs(24 * 3600)),
+            // A check has long silent parts (the serial runs).
+            hang_limit: Some(Duration::from_secs(600)),
             timeout: None,
         };
         let progress = Progress::new(&format!("{} {ranks}", words[0]));

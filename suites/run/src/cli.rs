@@ -1,8 +1,11 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+use shardmark_datasets::cosmoflow::Dtype;
+use shardmark_report::{Format, Kind};
 
 /// Scaling benchmarks of partitioned deep-learning training: run sweeps, check them, tabulate and draw them.
 #[derive(Parser)]
@@ -18,6 +21,7 @@ Exit codes: 0 ok; 1 a check or case failed; 2 usage; 4 the sweep is incomplete; 
 130 interrupted (finish with `shardmark resume`).
 
 Settings: a flag wins over the environment (SHARDMARK_WIDTH=32), that over the suite file, that over the default.
+SHARDMARK_LAUNCHER is the MPI launcher; SHARDMARK_RANK_PROGRAM the rank program, if it is not beside this one.
 Start with: shardmark run smoke";
 
 /// The commands.
@@ -35,6 +39,13 @@ pub enum Command {
     Check(Check),
     /// Compare a network with the weights, outputs, gradients and updates stored in a reference file
     Verify(Verify),
+    /// Make or inspect datasets
+    #[command(subcommand)]
+    Data(Data),
+    /// Tabulate the results of a sweep
+    Table(Table),
+    /// Draw the results of a sweep
+    Plot(Plot),
     /// Describe this machine and warn about what would spoil measurements
     Env,
 }
@@ -155,4 +166,83 @@ pub struct Verify {
     /// Command that starts MPI ranks [default: mpirun -n {ranks}; also SHARDMARK_LAUNCHER]
     #[arg(long, value_name = "TEMPLATE")]
     pub launcher: Option<String>,
+}
+
+/// `data`.
+#[derive(Subcommand)]
+pub enum Data {
+    /// Simulate universes with known cosmological parameters, one HDF5 file each; what is there already is not made again
+    Make(Make),
+    /// Show what a dataset holds: files, shapes, parameters, statistics, what is broken
+    Inspect {
+        /// Folder of the dataset
+        dir: PathBuf,
+    },
+}
+
+/// `data make`.
+#[derive(Args)]
+pub struct Make {
+    /// Folder of the dataset
+    pub dir: PathBuf,
+    /// Cells along each axis
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub cells: usize,
+    /// Length of each axis in Mpc/h
+    #[arg(long, value_name = "MPC_H", default_value_t = 512.0)]
+    pub side: f64,
+    /// Redshifts, one channel each
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,0.5,1.5,3")]
+    pub redshifts: Vec<f64>,
+    /// Universes to train on
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub train: usize,
+    /// Universes to watch the training with
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub validation: usize,
+    /// Universes for the last word
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub test: usize,
+    /// Seed of parameters and fields
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How densities are stored
+    #[arg(long, value_name = "i16|f32", default_value = "i16", value_parser = dtype)]
+    pub dtype: Dtype,
+    /// Worker threads [default: all]; the universes do not depend on it
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// `table`.
+#[derive(Args)]
+pub struct Table {
+    /// Folder of the results, or the name of the suite
+    pub results: String,
+    /// Form of the table
+    #[arg(long, value_name = "text|csv|markdown", default_value = "text", value_parser = Format::from_str)]
+    pub format: Format,
+    /// Write it to a file instead
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `plot`.
+#[derive(Args)]
+pub struct Plot {
+    /// strong: speed-up; time: time per step; weak: time and efficiency; loss: training curves
+    #[arg(value_name = "strong|time|weak|loss", value_parser = Kind::from_str)]
+    pub kind: Kind,
+    /// Folder of the results, or the name of the suite
+    pub results: String,
+    /// Figure files, *.svg or *.png [default: both, in the folder of the results]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Vec<PathBuf>,
+}
+
+fn dtype(text: &str) -> Result<Dtype, String> {
+    [Dtype::I16, Dtype::F32]
+        .into_iter()
+        .find(|dtype| dtype.to_string() == text)
+        .ok_or_else(|| format!("expected i16 or f32, got {text}"))
 }

@@ -90,11 +90,7 @@ pub fn resume(arguments: &Resume) -> Result<Exit, RunError> {
     let mut context = Context::read(&results.context())?;
     context.launcher = template(&arguments.start, Some(&context.launcher));
     let launcher = Launcher::new(&context.launcher)?;
-    let now = provenance::collect();
-    if !arguments.start.mix {
-        results.check_same(&now)?;
-    }
-    context.provenance = now;
+    context.provenance = provenance::collect();
     sweep(&results, planned, &launcher, context, &arguments.start)
 }
 
@@ -105,7 +101,7 @@ fn sweep(
     context: Context,
     start: &Start,
 ) -> Result<Exit, RunError> {
-    if !start.mix && planned.iter().any(|planned| results.record(&planned.case).exists()) {
+    if !start.mix {
         results.check_same(&context.provenance)?;
     }
     let signals =

@@ -49,6 +49,7 @@ fn facts(machine: &Machine) -> Vec<Vec<String>> {
             "MPI",
             mpi().unwrap_or_else(|| "not found; install it (Debian: openmpi-bin) or use --transport threads".into()),
         ),
+        ("HDF5", shardmark_h5::library_version()),
         ("rank program", rank_program()),
     ];
     facts.into_iter().map(|(name, value)| vec![name.to_string(), value]).collect()

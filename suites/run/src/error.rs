@@ -11,6 +11,12 @@ pub enum RunError {
     /// A suite, a case line or an override is wrong.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A dataset cannot be made or read.
+    #[error(transparent)]
+    Data(#[from] shardmark_datasets::Error),
+    /// Records cannot be tabulated or drawn.
+    #[error(transparent)]
+    Report(#[from] shardmark_report::Error),
     /// No such suite.
     #[error("suite {name}: expected a TOML file, or one of the suites {}, got neither; see `shardmark list`", known.join(" "))]
     NoSuite {
@@ -26,7 +32,7 @@ pub enum RunError {
         flag: &'static str,
     },
     /// The rank program is missing.
-    #[error("rank program: expected {}, got no such file; run `cargo build --release` or set SHARDMARK_RANK", path.display())]
+    #[error("rank program: expected {}, got no such file; run `cargo build --release` or set SHARDMARK_RANK_PROGRAM", path.display())]
     NoRankProgram {
         /// Where it should be.
         path: PathBuf,

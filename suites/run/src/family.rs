@@ -58,6 +58,29 @@ impl Family {
         }
     }
 
+    /// CPU time that the living members have used, the child's children and theirs included.
+    pub fn cpu_time(&self) -> Duration {
+        let all = processes();
+        let mut family = vec![self.child.id().cast_signed(), std::process::id().cast_signed()];
+        loop {
+            let known = family.len();
+            family.extend(
+                all.iter()
+                    .filter(|p| family.contains(&p.parent) && !family.contains(&p.pid))
+                    .map(|p| p.pid)
+                    .collect::<Vec<_>>(),
+            );
+            if family.len() == known {
+                break;
+            }
+        }
+        let us = std::process::id().cast_signed();
+        let ticks: u64 = all.iter().filter(|p| p.pid != us && family.contains(&p.pid)).map(|p| p.ticks).sum();
+        // SAFETY: plain query.
+        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1);
+        Duration::from_secs_f64(ticks as f64 / per_second as f64)
+    }
+
     /// Kills what is left of the family after the child has ended (or kills the child too), and waits until it is gone.
     pub fn end(&mut self) {
         self.signal(libc::SIGKILL);
@@ -89,12 +112,27 @@ impl Drop for Family {
 
 /// The processes whose parent is this one.
 fn our_children() -> Vec<i32> {
-    let parent = std::process::id().to_string();
-    let is_ours = |pid: &i32| {
-        // pid (name) state parent ...; the name may hold spaces and brackets.
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)) == Some(parent.as_str())
-    };
+    let us = std::process::id().cast_signed();
+    processes().into_iter().filter(|process| process.parent == us).map(|process| process.pid).collect()
+}
+
+/// What the kernel tells of a process.
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// CPU time so far, in ticks of the kernel's clock.
+    ticks: u64,
+}
+
+/// All processes.
+fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_ours).collect()
+    let process = |pid: i32| {
+        // pid (name) state parent ... utime stime; the name may hold spaces and brackets.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+        Some(Process { pid, parent: fields.get(1)?.parse().ok()?, ticks })
+    };
+    entries.filter_map(|entry| process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }

@@ -24,7 +24,7 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Takes the launcher's template; the rank program is `$SHARDMARK_RANK` or stands beside this program.
+    /// Takes the launcher's template; the rank program is `$SHARDMARK_RANK_PROGRAM` or stands beside this program.
     ///
     /// # Errors
     /// There is no rank program; the template does not say where the number of ranks goes.
@@ -101,9 +101,9 @@ impl Launcher {
     }
 }
 
-/// The rank program: `$SHARDMARK_RANK`, or `shardmark-rank` beside this program.
+/// The rank program: `$SHARDMARK_RANK_PROGRAM`, or `shardmark-rank` beside this program.
 fn rank_program() -> Result<PathBuf, RunError> {
-    let path = match std::env::var_os("SHARDMARK_RANK") {
+    let path = match std::env::var_os("SHARDMARK_RANK_PROGRAM") {
         Some(path) => PathBuf::from(path),
         None => {
             let here = std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_path_buf));

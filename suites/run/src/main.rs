@@ -6,9 +6,11 @@ mod checks;
 mod cli;
 mod columns;
 mod commands;
+mod data;
 mod env;
 mod error;
 mod family;
+mod figures;
 mod launch;
 mod memory;
 mod progress;
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status(arguments),
         Command::Check(arguments) => checks::check(arguments),
         Command::Verify(arguments) => checks::verify(arguments),
+        Command::Data(arguments) => data::run(arguments),
+        Command::Table(arguments) => figures::tabulate(arguments),
+        Command::Plot(arguments) => figures::draw(arguments),
         Command::Env => Ok(env::print()),
     };
     match exit {

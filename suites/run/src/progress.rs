@@ -40,6 +40,12 @@ impl Progress {
         }
     }
 
+    /// Shows how many of how many are done.
+    pub fn count(&self, done: usize, total: usize) {
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+    }
+
     /// Prints a line to standard output without tearing the bar.
     pub fn print(&self, line: &str) {
         self.bar.suspend(|| println!("{line}"));

@@ -122,8 +122,13 @@ impl Results {
         fs::write(&path, &context.resolved).map_err(|source| file(&path, "to write the suite", source))
     }
 
-    /// Refuses to mix results of different code or machines in the folder.
+    /// Refuses to mix results of different code or machines in the folder, if it has any.
     pub fn check_same(&self, now: &BTreeMap<String, String>) -> Result<(), RunError> {
+        let entries = fs::read_dir(&self.path).map_err(|source| file(&self.path, "to list the folder", source))?;
+        let is_record = |path: PathBuf| path.extension().is_some_and(|extension| extension == "h5");
+        if !entries.flatten().any(|entry| is_record(entry.path())) {
+            return Ok(());
+        }
         let Ok(old) = Context::read(&self.context()) else { return Ok(()) };
         let value =
             |map: &BTreeMap<String, String>, key: &str| map.get(key).cloned().unwrap_or_else(|| "unknown".into());

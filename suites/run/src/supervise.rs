@@ -23,8 +23,12 @@ const GRACE: Duration = Duration::from_secs(4);
 const DRAIN: Duration = Duration::from_secs(1);
 /// The shortest automatic hang limit.
 const HANG_FLOOR: Duration = Duration::from_secs(60);
-/// The automatic hang limit before the first step: nothing is known of the speed yet.
-const HANG_BEFORE_STEPS: Duration = Duration::from_secs(600);
+/// A process that works is given this many hang limits without an event (the ranks' own watchdog sees earlier what hangs).
+const LIMITS_AT_WORK: u32 = 10;
+/// A process works if it uses at least this share of one CPU.
+const AT_WORK: f64 = 0.01;
+/// How often the CPU time of a silent process is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How many lines of the log are kept for the message.
 const TAIL: usize = 20;
 
@@ -105,7 +109,12 @@ struct Watch {
     hang_limit: Option<Duration>,
     timeout: Option<Duration>,
     start: Instant,
+    /// The last event.
+    last_event: Instant,
+    /// The last event, or the last look at which the process had worked.
     last_sign: Instant,
+    /// When the CPU time was looked at, and what it was.
+    cpu: (Instant, Duration),
     slowest_step: Option<Duration>,
     events: Vec<Event>,
     tail: VecDeque<String>,
@@ -124,7 +133,9 @@ impl Watch {
             hang_limit: job.hang_limit,
             timeout: job.timeout,
             start: now,
+            last_event: now,
             last_sign: now,
+            cpu: (now, Duration::ZERO),
             slowest_step: None,
             events: Vec::new(),
             tail: VecDeque::new(),
@@ -166,7 +177,8 @@ impl Watch {
             self.tail.push_back(line.into());
             return Ok(());
         };
-        self.last_sign = Instant::now();
+        self.last_event = Instant::now();
+        self.last_sign = self.last_event;
         match &event {
             Event::Step { seconds, .. } => {
                 let step = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
@@ -207,21 +219,32 @@ impl Watch {
             self.stop(Stopped::Lingering, libc::SIGTERM);
         } else if self.timeout.is_some_and(|limit| now - self.start > limit) {
             self.stop(Stopped::Timeout, libc::SIGTERM);
-        } else if now - self.last_sign > self.silence() {
+        } else if self.silent(now) {
             self.stop(Stopped::Silent, libc::SIGTERM);
         }
+    }
+
+    /// Whether there was no sign of life for too long. The ranks' own watchdog knows more and speaks first; this is for what
+    /// it cannot tell: a process that is stopped, blocked in the system, or spinning outside of communication.
+    fn silent(&mut self, now: Instant) -> bool {
+        let automatic = || HANG_FLOOR.max(self.slowest_step.unwrap_or_default() * 10);
+        let limit = self.hang_limit.unwrap_or_else(automatic);
+        // Looking at all processes costs time that is being measured: only what is silent is looked at.
+        if now - self.last_event > limit / 2 && now - self.cpu.0 > LOOK {
+            let used = self.family.cpu_time();
+            let share = used.saturating_sub(self.cpu.1).as_secs_f64() / (now - self.cpu.0).as_secs_f64();
+            if share > AT_WORK {
+                self.last_sign = now;
+            }
+            self.cpu = (now, used);
+        }
+        now - self.last_sign > limit + GRACE || now - self.last_event > limit * LIMITS_AT_WORK + GRACE
     }
 
     fn stop(&mut self, why: Stopped, signal: i32) {
         self.stopped = Some(why);
         self.deadline = Some(Instant::now() + GRACE);
         self.family.signal(signal);
-    }
-
-    /// The longest silence allowed: the ranks' own watchdog speaks first.
-    fn silence(&self) -> Duration {
-        let automatic = || self.slowest_step.map_or(HANG_BEFORE_STEPS, |step| HANG_FLOOR.max(step * 10));
-        self.hang_limit.unwrap_or_else(automatic) + GRACE
     }
 
     fn ended(self, status: Status, killed_for_memory: bool) -> Ended {

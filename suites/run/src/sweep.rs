@@ -151,7 +151,7 @@ fn duration(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Median over the timed steps of rank 0's seconds.
+/// Median over the timed steps of the slowest rank's seconds.
 fn median_step(case: &Case, events: &[Event]) -> Option<f64> {
     let round = if case.epochs > 0 { usize::MAX } else { case.warmup + case.steps };
     let mut timed: Vec<f64> = events
@@ -184,7 +184,7 @@ impl Report {
         let cells = |case: &Case| -> Vec<String> { keys.iter().map(|&key| (KEYS[key].get)(case)).collect() };
         let mut rows: Vec<Vec<String>> = planned.iter().map(|planned| cells(&planned.case)).collect();
         let mut header: Vec<String> = keys.iter().map(|&key| KEYS[key].name.to_string()).collect();
-        header.extend(["outcome", "step (rank 0)"].map(String::from));
+        header.extend(["outcome", "step", "note"].map(String::from));
         rows.push(header.clone());
         let mut columns = Columns::fitting(rows.iter().map(Vec::as_slice));
         println!("{}", columns.line(&header));

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::font;
-use super::panel::{Dash, Marker};
+use super::panel::{Marker, Pattern};
 use crate::{Error, Result};
 
 /// Height of a capital and of an x, in ems, as in most sans-serif fonts.
@@ -38,7 +38,7 @@ impl<'a, DB: DrawingBackend> Canvas<'a, DB> {
     }
 
     /// A line through `points`.
-    pub fn line(&self, points: &[(f64, f64)], colour: RGBColor, width: f64, dash: Dash) -> Result<()> {
+    pub fn line(&self, points: &[(f64, f64)], colour: RGBColor, width: f64, dash: Pattern) -> Result<()> {
         for piece in dash_pieces(points, dash, width) {
             let pixels: Vec<(i32, i32)> = piece.iter().map(|&point| self.pixel(point)).collect();
             let style = ShapeStyle::from(&colour).stroke_width(self.length(width));
@@ -145,12 +145,12 @@ fn failed<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) ->
 }
 
 /// Cuts a line into the pieces that a pattern leaves. Lengths are multiples of the line's width.
-fn dash_pieces(points: &[(f64, f64)], dash: Dash, width: f64) -> Vec<Vec<(f64, f64)>> {
+fn dash_pieces(points: &[(f64, f64)], dash: Pattern, width: f64) -> Vec<Vec<(f64, f64)>> {
     let pattern: &[f64] = match dash {
-        Dash::Solid => return vec![points.to_vec()],
-        Dash::Dashed => &[4.0, 2.5],
-        Dash::DashDot => &[4.0, 2.0, 1.0, 2.0],
-        Dash::Dotted => &[1.0, 2.5],
+        Pattern::Solid => return vec![points.to_vec()],
+        Pattern::Dashed => &[4.0, 2.5],
+        Pattern::DashDot => &[4.0, 2.0, 1.0, 2.0],
+        Pattern::Dotted => &[1.0, 2.5],
     };
     let mut pieces = Vec::new();
     let mut piece: Vec<(f64, f64)> = points.first().map(|&point| vec![point]).unwrap_or_default();

@@ -8,7 +8,7 @@ use super::canvas::Canvas;
 use super::font;
 use super::layout::{Area, GAP, LABEL, Layout, Place, TICK, TITLE, X_LABELS};
 use super::legend::{self, Legend};
-use super::panel::{Curve, Dash, Point};
+use super::panel::{Curve, Pattern, Point};
 use crate::Result;
 
 // Line widths and marker size in points.
@@ -27,24 +27,22 @@ fn draw_panel<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, place: &Place<'_>) ->
     let Place { panel, area, .. } = *place;
     for tick in &panel.y.ticks {
         let y = place.y(tick.at);
-        canvas.line(&[(area.left, y), (area.right, y)], GRID, 0.4, Dash::Solid)?;
+        canvas.line(&[(area.left, y), (area.right, y)], GRID, 0.4, Pattern::Solid)?;
     }
     for reference in &panel.references {
-        canvas.line(&place.clipped(&reference.points), legend::GREY, 0.9, Dash::Dotted)?;
+        canvas.line(&place.clipped(&reference.points), legend::GREY, 0.9, Pattern::Dotted)?;
     }
     for curve in &panel.curves {
         draw_curve(canvas, place, curve)?;
     }
-    let corners = [
-        (area.left, area.top),
-        (area.right, area.top),
-        (area.right, area.bottom),
-        (area.left, area.bottom),
-        (area.left, area.top),
-        // The first side again: it closes the corner.
-        (area.right, area.top),
-    ];
-    canvas.line(&corners, BLACK, FRAME_LINE, Dash::Solid)?;
+    let half = FRAME_LINE / 2.0;
+    for y in [area.top, area.bottom] {
+        // As far as the outer edge of the sides, so that the corners are closed.
+        canvas.line(&[(area.left - half, y), (area.right + half, y)], BLACK, FRAME_LINE, Pattern::Solid)?;
+    }
+    for x in [area.left, area.right] {
+        canvas.line(&[(x, area.top), (x, area.bottom)], BLACK, FRAME_LINE, Pattern::Solid)?;
+    }
     draw_x_axis(canvas, &panel.x, place)?;
     draw_y_axis(canvas, &panel.y, place)?;
     draw_legend(canvas, place)
@@ -58,9 +56,9 @@ fn draw_curve<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, place: &Place<'_>, cu
         if let Some((low, high)) = point.bar {
             let x = place.x(point.x);
             let (low, high) = (place.y(low), place.y(high));
-            canvas.line(&[(x, low), (x, high)], curve.style.colour, 0.8, Dash::Solid)?;
+            canvas.line(&[(x, low), (x, high)], curve.style.colour, 0.8, Pattern::Solid)?;
             for y in [low, high] {
-                canvas.line(&[(x - 2.0, y), (x + 2.0, y)], curve.style.colour, 0.8, Dash::Solid)?;
+                canvas.line(&[(x - 2.0, y), (x + 2.0, y)], curve.style.colour, 0.8, Pattern::Solid)?;
             }
         }
     }
@@ -81,7 +79,7 @@ fn draw_x_axis<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, axis: &Axis, place: 
     let mut taken: Vec<(f64, f64)> = Vec::new();
     for tick in by_priority {
         let x = place.x(tick.at);
-        canvas.line(&[(x, bottom), (x, bottom - TICK)], BLACK, FRAME_LINE, Dash::Solid)?;
+        canvas.line(&[(x, bottom), (x, bottom - TICK)], BLACK, FRAME_LINE, Pattern::Solid)?;
         if !place.x_labels {
             continue;
         }
@@ -102,12 +100,12 @@ fn draw_y_axis<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, axis: &Axis, place: 
     let Area { left, top, bottom, .. } = place.area;
     for &value in &axis.minor {
         let y = place.y(value);
-        canvas.line(&[(left, y), (left + TICK * 0.5, y)], BLACK, FRAME_LINE * 0.7, Dash::Solid)?;
+        canvas.line(&[(left, y), (left + TICK * 0.5, y)], BLACK, FRAME_LINE * 0.7, Pattern::Solid)?;
     }
     let mut last = f64::INFINITY;
     for tick in &axis.ticks {
         let y = place.y(tick.at);
-        canvas.line(&[(left, y), (left + TICK, y)], BLACK, FRAME_LINE, Dash::Solid)?;
+        canvas.line(&[(left, y), (left + TICK, y)], BLACK, FRAME_LINE, Pattern::Solid)?;
         if last - y >= LABEL {
             canvas.text(&tick.label, (left - GAP, y), LABEL, HPos::Right)?;
             last = y;
@@ -128,7 +126,7 @@ fn draw_legend<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, place: &Place<'_>) -
         let y = corner.1 + (index % rows) as f64 * legend::ROW + legend::ROW / 2.0 + legend::PAD / 2.0;
         let end = x + legend::SAMPLE;
         if let Some(dash) = entry.dash {
-            let width = if dash == Dash::Dotted { 0.9 } else { CURVE_LINE };
+            let width = if dash == Pattern::Dotted { 0.9 } else { CURVE_LINE };
             canvas.line(&[(x, y), (end, y)], entry.colour, width, dash)?;
         }
         if let Some(marker) = entry.marker {

@@ -95,9 +95,9 @@ fn weak(frame: &Frame) -> Result<Vec<Panel>> {
     let named = |s: &Series<'_>| match s.line.first().map(|entry| entry.row.problem.mode) {
         Some(mode) if modes.len() > 1 => {
             let axis = if mode == Mode::WeakSpace { "space" } else { "sample" };
-            if s.label == "measured" { axis.to_owned() } else { format!("{axis}, {}", s.label) }
+            if s.label.is_empty() { axis.to_owned() } else { format!("{axis}, {}", s.label) }
         }
-        _ => s.label.clone(),
+        _ => s.name(),
     };
     let (unit, per_second) = time_unit(&series);
     let times: Vec<Curve> =
@@ -222,7 +222,7 @@ fn bare(label: String, style: Style, values: impl Iterator<Item = (f64, f64)>) -
 
 fn curve(series: &Series<'_>, value: impl Fn(f64) -> f64) -> Curve {
     Curve {
-        label: Some(series.label.clone()),
+        label: Some(series.name()),
         style: series.style,
         points: series.line.iter().filter_map(|entry| entry.point(&value)).collect(),
         stray: series.stray.iter().filter_map(|entry| entry.point(&value)).collect(),

@@ -4,7 +4,7 @@ use plotters::style::RGBColor;
 
 use super::font;
 use super::layout::{Area, GAP, LABEL, Place};
-use super::panel::{Dash, Marker, Panel};
+use super::panel::{Marker, Panel, Pattern};
 
 /// Height of a row, points.
 pub const ROW: f64 = 9.5;
@@ -23,7 +23,7 @@ pub struct Entry<'a> {
     /// Colour of line and marker.
     pub colour: RGBColor,
     /// Pattern of the line sample; none for a bare marker.
-    pub dash: Option<Dash>,
+    pub dash: Option<Pattern>,
     /// Marker on it.
     pub marker: Option<Marker>,
     /// Whether the marker is hollow.
@@ -51,7 +51,7 @@ pub fn entries(panel: &Panel) -> Vec<Entry<'_>> {
     });
     let references = panel.references.iter().filter_map(|reference| {
         let text = reference.label.as_deref()?;
-        Some(Entry { text, colour: GREY, dash: Some(Dash::Dotted), marker: None, hollow: false })
+        Some(Entry { text, colour: GREY, dash: Some(Pattern::Dotted), marker: None, hollow: false })
     });
     let hollow = panel.hollow.iter().map(|text| Entry {
         text,

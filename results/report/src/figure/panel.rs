@@ -62,7 +62,7 @@ pub struct Style {
     /// Shape of the markers; none for a bare line.
     pub marker: Option<Marker>,
     /// Pattern of the line.
-    pub dash: Dash,
+    pub dash: Pattern,
 }
 
 /// Shapes that differ also in black and white.
@@ -84,7 +84,7 @@ pub enum Marker {
 
 /// Line patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dash {
+pub enum Pattern {
     /// Measured.
     Solid,
     /// Predicted.
@@ -116,6 +116,6 @@ impl Style {
 
     /// Colour and marker chosen apart.
     pub fn mixed(colour: usize, marker: usize) -> Style {
-        Style { colour: COLOURS[colour % 6], marker: Some(MARKERS[marker % 6]), dash: Dash::Solid }
+        Style { colour: COLOURS[colour % 6], marker: Some(MARKERS[marker % 6]), dash: Pattern::Solid }
     }
 }

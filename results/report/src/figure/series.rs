@@ -2,13 +2,13 @@
 
 use shardmark_store::{Mark, Source};
 
-use super::panel::{Dash, Point, Style};
+use super::panel::{Pattern, Point, Style};
 use crate::problem::{Mode, Problem, sizes};
 use crate::{Frame, Row};
 
 /// The results of one problem (and of one way to split it, where several were run), by ranks.
 pub struct Series<'a> {
-    /// Name in the legend.
+    /// What tells it from the other series; empty if there is nothing to tell.
     pub label: String,
     /// Number of the problem: measured, predicted and simulated curves of one share it.
     pub look: usize,
@@ -18,6 +18,16 @@ pub struct Series<'a> {
     pub line: Vec<Entry<'a>>,
     /// The other results.
     pub stray: Vec<Entry<'a>>,
+}
+
+impl Series<'_> {
+    /// Name in the legend.
+    pub fn name(&self) -> String {
+        match self.line.first() {
+            Some(entry) if self.label.is_empty() => entry.row.problem.name(),
+            _ => self.label.clone(),
+        }
+    }
 }
 
 /// One result.
@@ -62,13 +72,12 @@ pub fn series(frame: &Frame, wanted: impl Fn(Mode) -> bool) -> Vec<Series<'_>> {
             }
             let mut style = Style::nth(look);
             style.dash = match problem.source {
-                Source::Measured => Dash::Solid,
-                Source::Predicted => Dash::Dashed,
-                Source::Simulated => Dash::DashDot,
+                Source::Measured => Pattern::Solid,
+                Source::Predicted => Pattern::Dashed,
+                Source::Simulated => Pattern::DashDot,
             };
             let words = [split.to_owned(), problem.label(&problems)];
             let label = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
-            let label = if label.is_empty() { problem.source.name().to_owned() } else { label };
             let (line, stray) = fastest(members);
             series.push(Series { label, look, style, line, stray });
         }

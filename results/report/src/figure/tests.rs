@@ -44,7 +44,9 @@ fn figures_are_the_golden_ones() {
     let mut both = strong();
     both.extend(predicted());
     let steps = strong().into_iter().filter(|record| record.setting("ranks") == Some("1")).collect();
+    let single = strong().into_iter().filter(|record| record.setting("width") == Some("64")).collect();
     for (name, kind, records) in [
+        ("single", Kind::Strong, single),
         ("strong", Kind::Strong, both.clone()),
         ("time", Kind::Time, both),
         ("weak", Kind::Weak, weak()),

@@ -21,7 +21,8 @@ case $seed in
     2) say '{"event":"check","passed":false,"used":3,"message":"loss"}'; exit 10 ;;
     3) echo "something broke" >&2; exit 7 ;;
     4) kill -9 $$ ;;
-    5) exec sleep 1000 ;;
+    # As the real rank program: it ends with whoever started it.
+    5) exec setpriv --pdeathsig KILL sleep 1000 ;;
     6) say '{"event":"hang","rank":2,"operation":"recv","peers":[1],"seconds":5.0}'; exit 11 ;;
     7) say '{"event":"failed","rank":3,"message":"index out of bounds"}'; sleep 1000 ;;
     8) trap '' TERM INT; sleep 1000 & wait; wait ;;

@@ -40,7 +40,7 @@ impl Place {
         command
             .args(arguments)
             .current_dir(&self.path)
-            .env("SHARDMARK_RANK", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/fake_rank.sh"))
+            .env("SHARDMARK_RANK_PROGRAM", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/fake_rank.sh"))
             .env("FAKE_RECORD", self.path("finished.h5"))
             .env("FAKE_LOG", self.path("starts"))
             .stdout(Stdio::piped())
@@ -106,6 +106,11 @@ impl Ran {
             .find(|row| row.starts_with(start))
             .unwrap_or_else(|| panic!("no row {start:?} in\n{}", self.out))
     }
+}
+
+/// Whether there is a launcher.
+pub fn has_mpi() -> bool {
+    Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// Waits until it is so; a test that waits in vain fails.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::place::{Place, Ran, signal, wait_until};
+use crate::place::{Place, Ran, has_mpi, signal, wait_until};
 use shardmark_store::Outcome;
 
 #[test]
@@ -111,7 +111,7 @@ fn an_interrupted_sweep_is_resumed_without_repeating() {
     fs::write(&script, text.replace("    1) say", "    1|8) say")).unwrap();
     let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     fs::set_permissions(&script, mode).unwrap();
-    let resumed = place.command(&["resume", "results/runs/s"]).env("SHARDMARK_RANK", &script).output().unwrap();
+    let resumed = place.command(&["resume", "results/runs/s"]).env("SHARDMARK_RANK_PROGRAM", &script).output().unwrap();
     let resumed = Ran::new(resumed);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
     assert_eq!(place.starts(), [1, 8, 8, 12]);
@@ -120,13 +120,18 @@ fn an_interrupted_sweep_is_resumed_without_repeating() {
 
 #[test]
 fn the_ranks_die_with_a_killed_supervisor() {
-    let place = Place::new("orphan", &[5], "");
-    let mut child = place.spawn(&["run", "s.toml"]);
-    place.wait_for_starts(1);
-    let pid = started_pid(&place);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    wait_until(|| !alive(pid));
+    for (name, more) in [("orphan", ""), ("orphan-mpi", "transport = 'mpi'\ngrid = '1x2x1x1'")] {
+        if !more.is_empty() && !has_mpi() {
+            return;
+        }
+        let place = Place::new(name, &[5], more);
+        let mut child = place.spawn(&["run", "s.toml"]);
+        place.wait_for_starts(1);
+        let pid = started_pid(&place);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until(|| !alive(pid));
+    }
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn only_one_run_works_in_a_folder() {
 
 #[test]
 fn a_killed_mpi_rank_is_named_and_nothing_is_left() {
-    if std::process::Command::new("mpirun").arg("--version").output().is_err() {
+    if !has_mpi() {
         return;
     }
     let place = Place::new("mpi", &[20, 1], "transport = 'mpi'\ngrid = '1x3x1x1'");

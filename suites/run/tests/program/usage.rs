@@ -44,7 +44,7 @@ fn mistakes_are_refused_before_anything_runs() {
 #[test]
 fn a_missing_rank_program_is_told_with_the_remedy() {
     let place = Place::new("missing", &[1], "");
-    let ran = Ran::new(place.command(&["run", "s.toml"]).env("SHARDMARK_RANK", "/nowhere").output().unwrap());
+    let ran = Ran::new(place.command(&["run", "s.toml"]).env("SHARDMARK_RANK_PROGRAM", "/nowhere").output().unwrap());
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("rank program: expected /nowhere, got no such file; run `cargo build"), "{}", ran.err);
 }
@@ -127,7 +127,7 @@ fn checks_have_rows_and_a_verdict() {
 fn env_and_lists_work_without_a_rank_program() {
     let place = Place::new("env", &[1], "");
     for arguments in [&["env"][..], &["list"], &["list", "--keys"], &["--help"], &["run", "--help"]] {
-        let output = place.command(arguments).env("SHARDMARK_RANK", "/nowhere").output().unwrap();
+        let output = place.command(arguments).env("SHARDMARK_RANK_PROGRAM", "/nowhere").output().unwrap();
         assert!(output.status.success(), "{arguments:?}");
     }
     let keys = place.run(&["list", "--keys"]);

@@ -1,0 +1,39 @@
+//! `shardmark data`: simulate universes, look at datasets.
+
+use shardmark_datasets::cosmoflow::{self, DatasetSpec, Samples};
+use shardmark_plan::exit::Exit;
+use shardmark_plan::machine::Machine;
+
+use crate::cli::{Data, Make};
+use crate::error::RunError;
+use crate::progress::Progress;
+
+/// `shardmark data make` and `shardmark data inspect`.
+pub fn run(arguments: &Data) -> Result<Exit, RunError> {
+    match arguments {
+        Data::Make(make) => self::make(make),
+        Data::Inspect { dir } => {
+            let summary = cosmoflow::inspect(dir)?;
+            print!("{summary}");
+            Ok(if summary.broken.is_empty() && summary.missing == 0 { Exit::Ok } else { Exit::Failed })
+        }
+    }
+}
+
+fn make(arguments: &Make) -> Result<Exit, RunError> {
+    let spec = DatasetSpec {
+        cells: arguments.cells,
+        side_mpc_h: arguments.side,
+        redshifts: arguments.redshifts.clone(),
+        seed: arguments.seed,
+        dtype: arguments.dtype,
+        samples: Samples { train: arguments.train, validation: arguments.validation, test: arguments.test },
+        ..DatasetSpec::default()
+    };
+    let threads = arguments.threads.unwrap_or_else(|| Machine::here().threads);
+    let progress = Progress::new("universes");
+    let made = cosmoflow::make(&spec, &arguments.dir, threads, &mut |done, total| progress.count(done, total))?;
+    drop(progress);
+    println!("{made} universes simulated, {} in {}", spec.total(), arguments.dir.display());
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,40 @@
+//! `shardmark table` and `shardmark plot`: records to text and figures.
+
+use std::fs;
+
+use shardmark_plan::exit::Exit;
+use shardmark_report::{Kind, plot, table};
+
+use crate::cli::{Plot, Table};
+use crate::commands::folder;
+use crate::error::RunError;
+use crate::results;
+
+/// `shardmark table`.
+pub fn tabulate(arguments: &Table) -> Result<Exit, RunError> {
+    let text = table(&shardmark_report::load(&folder(&arguments.results))?, arguments.format);
+    match &arguments.output {
+        Some(path) => fs::write(path, text).map_err(|source| results::file(path, "to write the table", source))?,
+        None => print!("{text}"),
+    }
+    Ok(Exit::Ok)
+}
+
+/// `shardmark plot`.
+pub fn draw(arguments: &Plot) -> Result<Exit, RunError> {
+    let folder = folder(&arguments.results);
+    let frame = shardmark_report::load(&folder)?;
+    let name = match arguments.kind {
+        Kind::Strong => "strong",
+        Kind::Time => "time",
+        Kind::Weak => "weak",
+        Kind::Loss => "loss",
+    };
+    let default = || vec![folder.join(format!("{name}.svg")), folder.join(format!("{name}.png"))];
+    let paths = if arguments.output.is_empty() { default() } else { arguments.output.clone() };
+    for path in paths {
+        plot(&frame, arguments.kind, &path)?;
+        println!("{}", path.display());
+    }
+    Ok(Exit::Ok)
+}

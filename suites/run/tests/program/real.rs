@@ -1,0 +1,83 @@
+//! The program with the real rank program, if that is built (`cargo build --release` in the workspace): faults on purpose, at
+//! rank 1 in step 2, on threads and under mpirun. A case of one rank beside them shows that the sweep goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::place::{Place, Ran, has_mpi};
+use shardmark_store::Outcome;
+
+const SUITE: &str = "batch = 2\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\ncheck = 'none'";
+
+/// The rank program beside this one.
+fn rank_program() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_shardmark")).with_file_name("shardmark-rank");
+    let here = path.is_file();
+    if !here {
+        eprintln!("skipped: no {}", path.display());
+    }
+    here.then_some(path)
+}
+
+/// Runs the suite with a fault: what was printed, and how long it took.
+fn with_fault(place: &Place, program: &Path, fault: &str, transport: &str) -> (Ran, Duration) {
+    let start = Instant::now();
+    let mut command = place.command(&["run", "s.toml", "--fresh", "--transport", transport]);
+    let output = command.env("SHARDMARK_RANK_PROGRAM", program).env("SHARDMARK_FAULT", fault).output().unwrap();
+    (Ran::new(output), start.elapsed())
+}
+
+/// Each fault on each transport with the outcome and the note that it gives.
+fn each(name: &str, fault: &str, rows: &[(&str, &str, &str)]) {
+    let Some(program) = rank_program() else { return };
+    let place = Place::new(name, &[1], SUITE);
+    for &(transport, outcome, note) in rows.iter().filter(|(transport, ..)| *transport == "threads" || has_mpi()) {
+        let (ran, time) = with_fault(&place, &program, fault, transport);
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        // Between them stands the time of the steps before.
+        let row = ran.row(&format!("1x2x1x1 2 {outcome}"));
+        assert!(row.contains(note), "{row}");
+        ran.row("1x1x1x1 1 ok");
+        assert!(time < Duration::from_secs(60), "{time:?}");
+    }
+}
+
+#[test]
+fn a_panic_is_a_failure_of_its_rank() {
+    each("panic", "panic@1:2", &[("threads", "failed", "rank 1: panicked"), ("mpi", "failed", "rank 1: panicked")]);
+}
+
+#[test]
+fn a_rank_that_is_killed_is_named_under_mpi() {
+    let mpi = "exit code 137 (killed): rank 1 ended by signal 9 (Killed)";
+    each("kill", "kill@1:2", &[("threads", "failed", "signal 9 (killed)"), ("mpi", "failed", mpi)]);
+}
+
+#[test]
+fn a_rank_that_stops_answering_is_a_hang_with_operation_and_peers() {
+    each("stop", "hang@1:2", &[("threads", "hang", "rank 0 waits in"), ("mpi", "hang", "rank 0 waits in")]);
+}
+
+#[test]
+fn a_rank_that_leaves_is_a_failure() {
+    each("leave", "exit@1:2", &[("threads", "failed", "exit code 7"), ("mpi", "failed", "7")]);
+}
+
+#[test]
+fn results_are_recorded_checked_and_tabulated() {
+    let Some(program) = rank_program() else { return };
+    let place = Place::new("real", &[1], "batch = 2\nranks = [1, 2]\ngrid = 'auto:d'\nsteps = 2");
+    let run = |arguments: &[&str]| {
+        Ran::new(place.command(arguments).env("SHARDMARK_RANK_PROGRAM", &program).output().unwrap())
+    };
+    let ran = run(&["run", "s.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let record = place.record(1).unwrap();
+    assert_eq!(record.outcome, Outcome::Ok);
+    assert!(record.check.is_some_and(|check| check.passed));
+    assert!(record.provenance.contains_key("commit"));
+    assert!(run(&["table", "s"]).out.contains("1x2x1x1"));
+    assert_eq!(run(&["plot", "strong", "s"]).code, 0);
+    assert!(place.path("results/runs/s/strong.svg").is_file());
+    run(&["run", "s.toml", "--dry-run"]).row("memory: at most");
+}
