@@ -87,7 +87,9 @@ pub struct Collective {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SpecError {
     /// A window does not fit into the padded input.
-    #[error("{layer}: expected an input of at least {least} along {dim}, got {got}; use a wider volume or fewer layers")]
+    #[error(
+        "{layer}: expected an input of at least {least} along {dim}, got {got}; use a wider volume or fewer layers"
+    )]
     TooSmall {
         /// Kind of the layer.
         layer: &'static str,
