@@ -17,6 +17,7 @@ use mpi::Threading;
 use mpi::ffi;
 use shardmark_comm::{Board, Comm, CommError, Engine, KEYS, Result};
 use std::os::raw::{c_int, c_void};
+use std::time::Duration;
 use transport::Mpi;
 
 /// Settings of a job.
@@ -87,12 +88,21 @@ pub fn world(options: &Options) -> Result<MpiWorld> {
 /// Ends all ranks of the job, from any thread; the launcher returns `code` or another one that is not zero.
 pub fn abort(code: i32) -> ! {
     if mpi::is_initialized() && !mpi::is_finalized() {
+        // The library may wait for a lock that the rank's own thread holds: then leaving without a word ends the job.
+        let _ = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(ABORT_PATIENCE);
+            // SAFETY: ends the process at once, without handlers that could wait for the same lock.
+            unsafe { libc::_exit(code) }
+        });
         // SAFETY: MPI is running. Called from another thread than the main one it goes beyond the funneled level, but
         // the job is lost anyway, and what follows ends this process in any case.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, code) };
     }
     std::process::exit(code)
 }
+
+/// How long [`abort`] waits for the library.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Without this, a rank that panics unwinds into `MPI_Finalize` and the job hangs for ever.
 fn install_abort_hook() {

@@ -82,7 +82,7 @@ pub const KEYS: &[Key] = &[
     key!(loss, false, "mse | mae", "mean squared or mean absolute error"),
     key!(dropout, false, "auto | a fraction", "fraction dropped; auto: the network's own"),
     key!(input, false, "synthetic | a directory", "where samples come from"),
-    key!(transform, false, "none | log1p | contrast", "what is done to the input after reading"),
+    key!(transform, false, "none | log1p | contrast | standard", "what is done to the input after reading"),
     key!(
         tail,
         false,

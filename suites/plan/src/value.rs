@@ -176,6 +176,8 @@ words! {
         Log1p = "log1p",
         /// x - 1: the contrast of a density in units of its mean.
         Contrast = "contrast",
+        /// (x - mean) / standard deviation, both of the first training sample, channel by channel.
+        Standard = "standard",
     }
     /// How much is compared with the serial run before timing.
     Check {

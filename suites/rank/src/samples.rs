@@ -23,6 +23,8 @@ pub struct Samples {
     dataset: Dataset,
     labels: Vec<[f32; 4]>,
     validation_labels: Vec<[f32; 4]>,
+    /// Mean and inverse standard deviation of each channel; empty if values are taken as they are.
+    scales: Vec<(f32, f32)>,
     epochs: Epochs,
     exchange: Exchange,
     store: Store,
@@ -42,7 +44,7 @@ impl Samples {
     /// When it cannot be read, its samples are not of the network's shape, or there are fewer than a batch.
     pub fn open(case: &Case, plan: &NetPlan, dir: &Path, at: &Coords) -> Result<Samples, RankError> {
         let transform = match case.transform {
-            value::Transform::None => Transform::None,
+            value::Transform::None | value::Transform::Standard => Transform::None,
             value::Transform::Log1p => Transform::Log1p,
             value::Transform::Contrast => Transform::Contrast,
         };
@@ -68,8 +70,10 @@ impl Samples {
                 case.batch
             ))
         })?;
+        let scales = if case.transform == value::Transform::Standard { scales(&dataset)? } else { Vec::new() };
         let (input, target) = regions(plan, at);
         Ok(Samples {
+            scales,
             exchange: Exchange::new(epochs, plan.grid.parts(Dim::N), store_capacity(plan)),
             dataset,
             labels,
@@ -201,7 +205,16 @@ impl Samples {
             let span = self.input.span(dim);
             span.lo..span.hi
         });
-        Ok(self.dataset.read_region(split, sample, d, h, w)?)
+        let mut slab = self.dataset.read_region(split, sample, d, h, w)?;
+        if !self.scales.is_empty() {
+            // The border is transformed as well; the first layer overwrites it with its own.
+            for voxel in slab.chunks_exact_mut(self.scales.len()) {
+                for (value, (mean, inverse)) in voxel.iter_mut().zip(&self.scales) {
+                    *value = (*value - mean) * inverse;
+                }
+            }
+        }
+        Ok(slab)
     }
 
     /// Part of the input block that holds the sample at a place of the batch.
@@ -212,6 +225,22 @@ impl Samples {
     fn targets(&self, label: impl Fn(usize) -> [f32; 4]) -> Block<f32> {
         Block::from_fn(self.target, |[n, .., c]| label(n as usize)[c as usize])
     }
+}
+
+/// Mean and inverse standard deviation of each channel of the first training sample: the same on all ranks.
+fn scales(dataset: &Dataset) -> Result<Vec<(f32, f32)>, RankError> {
+    let [channels, d, h, w] = dataset.shape();
+    let [d, h, w] = [d, h, w].map(|extent| 0..extent as i64);
+    let values = dataset.read_region(Split::Train, 0, d, h, w)?;
+    let count = (values.len() / channels) as f64;
+    Ok((0..channels)
+        .map(|c| {
+            let of_channel = || values.iter().skip(c).step_by(channels).map(|&v| f64::from(v));
+            let mean = of_channel().sum::<f64>() / count;
+            let variance = of_channel().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+            (mean as f32, (1.0 / variance.sqrt().max(f64::MIN_POSITIVE)) as f32)
+        })
+        .collect())
 }
 
 /// Slabs that every group has room for: equal on all ranks, so from the largest slab.
