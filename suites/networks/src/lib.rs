@@ -31,4 +31,4 @@ pub use graph::{Graph, GraphError, Node};
 pub use init::initial_values;
 pub use plan::{LayerPlan, NetPlan};
 pub use steps::StepOptions;
-pub use trainer::{StepOutcome, Trainer};
+pub use trainer::{Parameter, StepOutcome, Trainer};

@@ -122,7 +122,7 @@ fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainErro
     counted.reset();
     let outcome = trainer.gradients(input, &target)?;
     let counts = counted.counts();
-    let grads = trainer.parameters().into_iter().map(|(name, _, grad)| (name, grad)).collect();
+    let grads = trainer.parameters().into_iter().map(|p| (p.name, p.grad)).collect();
     Ok(Run { loss: outcome.loss, grads, counts })
 }
 

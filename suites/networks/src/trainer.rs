@@ -32,6 +32,17 @@ pub struct StepOutcome<T> {
     pub prediction: Block<T>,
 }
 
+/// A parameter as PyTorch has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter<T> {
+    /// Full name: `conv1.weight`.
+    pub name: String,
+    /// Values in PyTorch's layout.
+    pub value: Vec<T>,
+    /// Gradients in PyTorch's layout.
+    pub grad: Vec<T>,
+}
+
 /// One rank of a training run: parameters, tensors of the current step, optimizer state.
 pub struct Trainer<'c, T: Float> {
     pub(crate) comm: &'c dyn Comm,
@@ -215,11 +226,11 @@ impl<'c, T: Float> Trainer<'c, T> {
         Env { groups, seed, step, layer: layer as u64, training, communication_s: Cell::new(0.0) }
     }
 
-    /// Parameters in PyTorch's order: full name, values, gradients, both in PyTorch's layout.
-    pub fn parameters(&self) -> Vec<(String, Vec<T>, Vec<T>)> {
+    /// Parameters in PyTorch's order.
+    pub fn parameters(&self) -> Vec<Parameter<T>> {
         let export = |(i, j, name, _): (usize, usize, String, _)| {
             let (layer, param) = (&self.layers[i], &self.layers[i].params()[j]);
-            (name, layer.torch_layout(j, &param.value), layer.torch_layout(j, &param.grad))
+            Parameter { name, value: layer.torch_layout(j, &param.value), grad: layer.torch_layout(j, &param.grad) }
         };
         self.plan.graph.params().map(export).collect()
     }

@@ -9,7 +9,7 @@ use crate::ranks;
 use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_layers::{Float, Op, ParamSpec};
-use shardmark_networks::{NetPlan, Trainer};
+use shardmark_networks::{NetPlan, Parameter, Trainer};
 use shardmark_partition::{Grid, Region};
 use shardmark_plan::Event;
 use shardmark_plan::exit::RankExit;
@@ -103,7 +103,7 @@ fn first_step<T: Float>(
     evaluation: &[T],
 ) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.prediction("output")?.check(output), file.prediction("evaluation")?.check(evaluation)];
-    rows.extend(parameters(file, trainer, "grads", |(_, _, gradient)| gradient)?);
+    rows.extend(parameters(file, trainer, "grads", |p| &p.grad)?);
     Ok(rows)
 }
 
@@ -111,21 +111,21 @@ fn first_step<T: Float>(
 fn after<T: Float>(file: &ReferenceFile, trainer: &Trainer<'_, T>, losses: &[T]) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.losses()?.check(losses)];
     if file.steps > 0 {
-        rows.extend(parameters(file, trainer, "weights_after", |(_, weights, _)| weights)?);
+        rows.extend(parameters(file, trainer, "weights_after", |p| &p.value)?);
     }
     Ok(rows)
 }
 
-/// One row for each parameter: what `pick` takes of (name, values, gradient), against the tensor of that name in `group`.
+/// One row for each parameter: what `pick` takes of it, against the tensor of that name in `group`.
 fn parameters<T: Float>(
     file: &ReferenceFile,
     trainer: &Trainer<'_, T>,
     group: &str,
-    pick: impl Fn(&(String, Vec<T>, Vec<T>)) -> &Vec<T>,
+    pick: impl Fn(&Parameter<T>) -> &Vec<T>,
 ) -> Result<Vec<Row>, ReferenceError> {
     let specs = trainer.plan().graph.params().map(|(_, _, _, spec)| spec);
-    let row = |(index, (parameter, spec)): (usize, (&(String, Vec<T>, Vec<T>), ParamSpec))| {
-        Ok(file.expected(group, index, &parameter.0, &spec.shape)?.check(pick(parameter)))
+    let row = |(index, (parameter, spec)): (usize, (&Parameter<T>, ParamSpec))| {
+        Ok(file.expected(group, index, &parameter.name, &spec.shape)?.check(pick(parameter)))
     };
     trainer.parameters().iter().zip(specs).enumerate().map(row).collect()
 }

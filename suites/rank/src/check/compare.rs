@@ -29,8 +29,8 @@ impl Comparison {
                 self.used = used;
                 self.worst = name.clone();
             }
-            // Not `used > 1.0`: NaN is wrong, too.
-            if !(used <= 1.0) {
+            // Never NaN: that is an infinite fraction.
+            if used > 1.0 {
                 self.wrong.push(format!("{name} uses {used:.3} of its tolerance"));
             }
         }
@@ -45,7 +45,7 @@ impl Comparison {
     pub fn verdict(&self) -> Verdict {
         let text = match self.wrong.as_slice() {
             [] => format!("{} tensors agree with the serial run, worst {}", self.tensors, self.worst),
-            [first, rest @ ..] if rest.is_empty() => first.clone(),
+            [first] => first.clone(),
             [first, rest @ ..] => format!("{first}, and {} more", rest.len()),
         };
         Verdict { passed: self.wrong.is_empty(), used: self.used, text }

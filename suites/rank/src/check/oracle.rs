@@ -100,7 +100,7 @@ pub fn run<T: Float>(
     // Every rank has the same gradients and weights; rank 0 speaks for all.
     let speaks = comm.rank() == 0;
     if speaks {
-        tensors.extend(trainer.parameters().into_iter().map(|(name, _, grad)| named("grad", name, grad)));
+        tensors.extend(trainer.parameters().into_iter().map(|p| named("grad", p.name, p.grad)));
     }
     if steps > 0 {
         trainer.update();
@@ -108,7 +108,7 @@ pub fn run<T: Float>(
             trainer.train_step(input.clone(), &target)?;
         }
         if speaks {
-            tensors.extend(trainer.parameters().into_iter().map(|(name, value, _)| named("weight", name, value)));
+            tensors.extend(trainer.parameters().into_iter().map(|p| named("weight", p.name, p.value)));
         }
     }
     Ok(Outcome { tensors, counts })
