@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::place::{Place, Ran, has_mpi};
 use shardmark_store::Outcome;
 
-const SUITE: &str = "batch = 2\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\ncheck = 'none'";
+const SUITE: &str = "batch = 2\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\nhang_limit = 2\ncheck = 'none'";
 
 /// The rank program beside this one.
 fn rank_program() -> Option<PathBuf> {
