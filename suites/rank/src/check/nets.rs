@@ -27,12 +27,13 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
     let net =
         |variant, volume, norm| Cosmoflow { variant, batch: 2, volume, channels: 4, norm, dropout: None, tail: None };
     let subject = |name: &str, net: Cosmoflow, optimizers: &[OptimSpec], steps| {
-        let net_is_mlperf = net.variant == Variant::MlPerf;
+        // After Adam's steps, MAE's gradients of one size leave many weights at the mercy of rounding.
+        let loss = if net.variant == Variant::MlPerf && steps == 0 { Loss::Mae } else { Loss::Mse };
         Ok::<_, RankError>(Subject {
             name: name.into(),
             graph: net.graph()?,
             optimizers: optimizers.to_vec(),
-            loss: if net_is_mlperf { Loss::Mae } else { Loss::Mse },
+            loss,
             steps,
             seed: 1,
         })
