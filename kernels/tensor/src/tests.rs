@@ -47,7 +47,9 @@ fn random_numbers_have_the_right_moments_and_streams_differ() {
 
 #[test]
 fn verdicts_fail_on_errors_nan_and_emptiness() {
-    let values = |v: &[f64]| v.to_vec().into_iter();
+    fn values(v: &[f64]) -> impl ExactSizeIterator<Item = f64> {
+        v.iter().copied()
+    }
     assert!(compare::compare("x", values(&[1.0, 2.0]), &[1.0, 2.0], 0.0).passed());
     assert!(!compare::compare("x", values(&[1.0, 2.1]), &[1.0, 2.0], 0.05).passed());
     assert!(!compare::compare("x", values(&[f64::NAN]), &[1.0], 1e9).passed());
