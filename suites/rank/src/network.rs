@@ -1,12 +1,15 @@
 //! From the words of a case to the network, its layout and its optimizer.
 
 use crate::error::RankError;
+use shardmark_comm::{Comm, CommError, CommExt};
+use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, NetPlan, StepOptions, Variant};
-use shardmark_partition::{AxisSet, Grid};
+use shardmark_partition::{AxisSet, Grid, Region};
 use shardmark_plan::Case;
 use shardmark_plan::value::{self, Input, Net, Norm, Optimizer, Tail};
+use shardmark_tensor::Block;
 
 /// The network of a case.
 pub fn cosmoflow(case: &Case) -> Cosmoflow {
@@ -80,4 +83,21 @@ pub fn step_options(case: &Case) -> StepOptions {
 pub fn memory(case: &Case) -> Result<Vec<u64>, RankError> {
     let plan = plan(case)?;
     Ok((0..case.ranks).map(|rank| plan.peak_bytes(rank, step_options(case))).collect())
+}
+
+/// The prediction of all samples, on every rank. Collective.
+///
+/// # Errors
+/// When communication fails.
+pub fn gather_prediction<T: Float>(comm: &dyn Comm, plan: &NetPlan, own: &Block<T>) -> Result<Vec<T>, CommError> {
+    let regions: Vec<Region> = (0..comm.size()).map(|rank| plan.own_output(&plan.grid.coords(rank))).collect();
+    let counts: Vec<usize> = regions.iter().map(Region::len).collect();
+    let all = comm.allgatherv_vec(own.pack(&regions[comm.rank()]), &counts)?;
+    let mut output = Block::zeros(Region::full(plan.graph.output()));
+    let mut at = 0;
+    for (region, count) in regions.iter().zip(counts) {
+        output.unpack(region, &all[at..at + count]);
+        at += count;
+    }
+    Ok(output.data().to_vec())
 }

@@ -5,12 +5,13 @@ mod tests;
 
 use crate::error::RankError;
 use crate::expectation::Row;
+use crate::network::gather_prediction;
 use crate::ranks;
 use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_layers::{Float, Op, ParamSpec};
 use shardmark_networks::{NetPlan, Parameter, Trainer};
-use shardmark_partition::{Grid, Region};
+use shardmark_partition::Grid;
 use shardmark_plan::Event;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Setting, Transport};
@@ -63,9 +64,9 @@ pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<
         let outcome = trainer.gradients(input.clone(), &target)?;
         losses.push(T::from_f64(outcome.loss));
         if step == 0 {
-            let output = gather(comm, trainer.plan(), &outcome.prediction)?;
+            let output = gather_prediction(comm, trainer.plan(), &outcome.prediction)?;
             let evaluation = trainer.predict(input.clone())?;
-            let evaluation = gather(comm, trainer.plan(), &evaluation)?;
+            let evaluation = gather_prediction(comm, trainer.plan(), &evaluation)?;
             rows.extend(agree(comm, first_step(&file, &trainer, &output, &evaluation))?);
         }
         if file.steps > 0 {
@@ -128,20 +129,6 @@ fn parameters<T: Float>(
         Ok(file.expected(group, index, &parameter.name, &spec.shape)?.check(pick(parameter)))
     };
     trainer.parameters().iter().zip(specs).enumerate().map(row).collect()
-}
-
-/// The prediction of all samples, on every rank.
-fn gather<T: Float>(comm: &dyn Comm, plan: &NetPlan, own: &Block<T>) -> Result<Vec<T>, CommError> {
-    let regions: Vec<Region> = (0..comm.size()).map(|rank| plan.own_output(&plan.grid.coords(rank))).collect();
-    let counts: Vec<usize> = regions.iter().map(Region::len).collect();
-    let all = comm.allgatherv_vec(own.pack(&regions[comm.rank()]), &counts)?;
-    let mut output = Block::zeros(Region::full(plan.graph.output()));
-    let mut at = 0;
-    for (region, count) in regions.iter().zip(counts) {
-        output.unpack(region, &all[at..at + count]);
-        at += count;
-    }
-    Ok(output.data().to_vec())
 }
 
 /// Every rank compared its own replica; what counts is the worst.

@@ -2,12 +2,13 @@
 
 use crate::error::RankError;
 use crate::input::{synthetic_input, synthetic_target};
-use shardmark_comm::{Comm, CommExt, Counted, Counts, solo};
+use crate::network::gather_prediction;
+use shardmark_comm::{Comm, Counted, Counts, solo};
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Graph, NetPlan, Trainer};
-use shardmark_partition::{Cover, Dist, Grid};
+use shardmark_partition::Grid;
 use shardmark_tensor::Block;
 
 /// A network and what is done with it.
@@ -93,7 +94,8 @@ pub fn run<T: Float>(
     let first = trainer.gradients(input.clone(), &target)?;
     let counts = counted.counts();
     let mut tensors = vec![("loss".into(), vec![first.loss])];
-    tensors.push(("output".into(), gather_output(comm, plan, &first.prediction)?));
+    let output = gather_prediction(comm, plan, &first.prediction)?;
+    tensors.push(("output".into(), output.into_iter().map(T::to_f64).collect()));
     let named = |kind: &str, name: String, values: Vec<T>| {
         (format!("{kind} {name}"), values.into_iter().map(T::to_f64).collect())
     };
@@ -116,13 +118,4 @@ pub fn run<T: Float>(
 
 fn convert<T: Float>(block: &Block<f32>) -> Block<T> {
     Block::from_vec(*block.region(), block.data().iter().map(|&v| T::from_f64(f64::from(v))).collect())
-}
-
-/// The prediction of all samples; ranks own them in order.
-fn gather_output<T: Float>(comm: &dyn Comm, plan: &NetPlan, own: &Block<T>) -> Result<Vec<f64>, RankError> {
-    let cover = Cover::own(plan.graph.output(), Dist::samples());
-    let counts: Vec<usize> =
-        (0..comm.size()).map(|rank| cover.region(&plan.grid, &plan.grid.coords(rank)).len()).collect();
-    let values = own.data().iter().map(|&v| v.to_f64()).collect();
-    Ok(comm.allgatherv_vec(values, &counts)?)
 }
