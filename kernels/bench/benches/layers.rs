@@ -3,8 +3,12 @@
 
 use criterion::{Criterion, Throughput};
 use shardmark_bench::{Case, PASSES, ROLES, problems};
+use shardmark_host::HugePages;
 use shardmark_layers::conv::Isa;
 use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: HugePages = HugePages;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timing = std::env::args().any(|a| a == "--bench");

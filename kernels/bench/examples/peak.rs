@@ -2,8 +2,12 @@
 //! `cargo run --release -p shardmark-bench --example peak -- peers [substring of the line]`.
 
 use shardmark_bench::{Case, PASSES, ROLES, peak, problems};
+use shardmark_host::HugePages;
 use shardmark_layers::conv::Isa;
 use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: HugePages = HugePages;
 
 /// Samples of a pass: at least `LEAST`, and more until `ENOUGH` is spent.
 const LEAST: usize = 5;

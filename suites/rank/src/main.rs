@@ -19,6 +19,7 @@ mod train;
 mod verify;
 
 use clap::{Parser, Subcommand};
+use shardmark_host::HugePages;
 use shardmark_layers::conv::Isa;
 use shardmark_plan::event::Memory;
 use shardmark_plan::exit::RankExit;
@@ -26,6 +27,9 @@ use shardmark_plan::value::{Transport, Value};
 use shardmark_plan::{Case, Context};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: HugePages = HugePages;
 
 /// Runs one case on its ranks; usually started by `shardmark`.
 #[derive(Parser)]
