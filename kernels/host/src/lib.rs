@@ -4,4 +4,4 @@ mod huge;
 mod team;
 
 pub use huge::HugePages;
-pub use team::{PerThread, SharedMut, Team};
+pub use team::{PerThread, SOLO, SharedMut, Team};

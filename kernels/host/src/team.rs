@@ -93,6 +93,9 @@ impl Shared {
     }
 }
 
+/// A team of the rank's own thread alone.
+pub static SOLO: Team = Team::solo();
+
 impl Team {
     /// The rank's own thread alone.
     pub const fn solo() -> Team {

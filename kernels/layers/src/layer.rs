@@ -2,6 +2,7 @@
 
 use crate::Float;
 use shardmark_comm::{Comm, CommError};
+use shardmark_host::Team;
 use shardmark_partition::{AxisSet, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
@@ -32,6 +33,8 @@ pub struct Env<'a> {
     pub layer: u64,
     /// Training (dropout, batch statistics) or evaluation (running statistics).
     pub training: bool,
+    /// Threads that share this rank's work; results do not depend on their number.
+    pub team: &'a Team,
     /// Seconds that the layer spent in its own collectives, to be reported apart from computing.
     pub communication_s: Cell<f64>,
 }

@@ -2,6 +2,7 @@
 
 use crate::{Env, Groups, Layer};
 use shardmark_comm::Comm;
+use shardmark_host::SOLO;
 use shardmark_partition::{AxisSet, Dim, Region, Shape, Span, block};
 use shardmark_tensor::{Block, rng};
 use std::cell::Cell;
@@ -17,7 +18,7 @@ impl Groups for Alone {
 
 /// A training environment of one rank.
 pub(crate) fn alone() -> Env<'static> {
-    Env { groups: &Alone, seed: 11, step: 3, layer: 5, training: true, communication_s: Cell::new(0.0) }
+    Env { groups: &Alone, seed: 11, step: 3, layer: 5, training: true, team: &SOLO, communication_s: Cell::new(0.0) }
 }
 
 /// Small integers, different for every `stream`.

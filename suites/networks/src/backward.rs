@@ -119,8 +119,8 @@ impl<T: Float> Trainer<'_, T> {
     }
 
     fn run_backward(&mut self, i: usize, dy: &Block<T>, dx: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
-        let Self { layers, groups, seed, step, clock, tensors, moved_away, .. } = self;
-        let env = Self::env(groups, *seed, *step, i, true);
+        let Self { layers, groups, team, seed, step, clock, tensors, moved_away, .. } = self;
+        let env = Self::env(groups, team, *seed, *step, i, true);
         let y = moved_away.get(&(i + 1)).unwrap_or(&tensors[i + 1]);
         layers[i].backward_data(&env, &tensors[i], y, dy, dx, part)?;
         clock.phases.halo_exposed += env.communication_s.get();
@@ -133,8 +133,8 @@ impl<T: Float> Trainer<'_, T> {
         let Some(Deferred { layer: i, dy }) = deferred else { return Ok(()) };
         let start = Instant::now();
         let own = self.plan.layer(i).own_y(&self.plan.grid, &self.at);
-        let Self { layers, groups, seed, step, clock, tensors, .. } = self;
-        let env = Self::env(groups, *seed, *step, i, true);
+        let Self { layers, groups, team, seed, step, clock, tensors, .. } = self;
+        let env = Self::env(groups, team, *seed, *step, i, true);
         layers[i].backward_params(&env, &tensors[i], &dy, &own)?;
         lap(start, &mut clock.layers[i].backward_params);
         self.pool.give(dy);

@@ -79,8 +79,8 @@ impl<T: Float> Trainer<'_, T> {
     }
 
     fn run_forward(&mut self, i: usize, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
-        let Self { layers, groups, seed, step, training, clock, .. } = self;
-        let env = Self::env(groups, *seed, *step, i, *training);
+        let Self { layers, groups, team, seed, step, training, clock, .. } = self;
+        let env = Self::env(groups, team, *seed, *step, i, *training);
         layers[i].forward(&env, x, y, part)?;
         clock.phases.halo_exposed += env.communication_s.get();
         clock.phases.halo_total += env.communication_s.get();

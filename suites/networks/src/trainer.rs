@@ -7,6 +7,7 @@ use crate::init::initial_values;
 use crate::plan::NetPlan;
 use crate::pool::Pool;
 use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
+use shardmark_host::Team;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
 use shardmark_layers::{Env, Float, Layer, Op, Param};
@@ -46,6 +47,7 @@ pub struct Parameter<T> {
 /// One rank of a training run: parameters, tensors of the current step, optimizer state.
 pub struct Trainer<'c, T: Float> {
     pub(crate) comm: &'c dyn Comm,
+    pub(crate) team: &'c Team,
     pub(crate) groups: GroupMap<'c>,
     pub(crate) plan: NetPlan,
     pub(crate) at: Coords,
@@ -66,12 +68,14 @@ pub struct Trainer<'c, T: Float> {
 }
 
 impl<'c, T: Float> Trainer<'c, T> {
-    /// Builds the layers with their start values. Collective: groups of ranks are split off.
+    /// Builds the layers with their start values; `team` is the threads that share this rank's work. Collective: groups of
+    /// ranks are split off.
     ///
     /// # Errors
     /// When the communicator's size is not the grid's, or a split fails.
     pub fn new(
         comm: &'c dyn Comm,
+        team: &'c Team,
         plan: NetPlan,
         loss: Loss,
         optimizer: OptimSpec,
@@ -94,6 +98,7 @@ impl<'c, T: Float> Trainer<'c, T> {
         let sizes: Vec<usize> = graph.params().map(|(_, _, _, spec)| spec.len()).collect();
         Ok(Trainer {
             comm,
+            team,
             groups,
             plan,
             at,
@@ -222,8 +227,15 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.tensors.drain(..).chain(moved).for_each(|block| self.pool.give(block));
     }
 
-    pub(crate) fn env<'e>(groups: &'e GroupMap<'c>, seed: u64, step: u64, layer: usize, training: bool) -> Env<'e> {
-        Env { groups, seed, step, layer: layer as u64, training, communication_s: Cell::new(0.0) }
+    pub(crate) fn env<'e>(
+        groups: &'e GroupMap<'c>,
+        team: &'e Team,
+        seed: u64,
+        step: u64,
+        layer: usize,
+        training: bool,
+    ) -> Env<'e> {
+        Env { groups, seed, step, layer: layer as u64, training, team, communication_s: Cell::new(0.0) }
     }
 
     /// Parameters in PyTorch's order.

@@ -26,6 +26,8 @@ pub struct Case {
     pub batch: usize,
     pub grid: Grid,
     pub ranks: usize,
+    /// Threads of a rank.
+    pub threads_per_rank: usize,
     pub transport: Transport,
     pub mode: Mode,
     pub axis: Option<Axis>,
@@ -64,6 +66,7 @@ impl Default for Case {
             batch: 1,
             grid: Grid::ONE,
             ranks: 1,
+            threads_per_rank: 1,
             transport: Transport::Threads,
             mode: Mode::Strong,
             axis: None,
@@ -146,7 +149,12 @@ impl Case {
                 product.map_or("a grid of fewer ranks".into(), |p| format!("ranks={p} for grid={}", self.grid));
             return conflict("ranks", &expected, &got, "leave ranks out or correct the grid");
         }
-        for (name, count) in [("channels", self.channels), ("batch", self.batch), ("repeat", self.repeat)] {
+        for (name, count) in [
+            ("channels", self.channels),
+            ("batch", self.batch),
+            ("repeat", self.repeat),
+            ("threads_per_rank", self.threads_per_rank),
+        ] {
             if count == 0 {
                 return conflict(name, "at least 1", "0", "give a positive number");
             }

@@ -60,6 +60,7 @@ pub const KEYS: &[Key] = &[
     key!(batch, true, "a number", "global batch in samples; in a weak suite, per part of the batch"),
     key!(grid, true, "NxDxHxW", "parts along sample, depth, height, width; in a suite also auto, auto:d, auto:nd ..."),
     key!(ranks, true, "a number", "ranks, the product of the grid; in a suite, what `auto` grids factor"),
+    key!(threads_per_rank, false, "a number", "threads that share a rank's kernels; the results do not depend on it"),
     key!(transport, true, "threads | mpi", "ranks are threads of one process, or MPI processes"),
     key!(mode, true, "strong | weak", "what is fixed while ranks grow: the global problem, or one rank's"),
     key!(axis, false, "none | sample | space", "weak scaling only: what grows with the ranks"),

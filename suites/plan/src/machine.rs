@@ -39,9 +39,9 @@ impl Machine {
         }
     }
 
-    /// Whether so many ranks, each of one thread, have to share hardware threads.
-    pub fn oversubscribed(&self, ranks: usize) -> bool {
-        ranks > self.threads
+    /// Whether ranks with so many threads in all have to share hardware threads.
+    pub fn oversubscribed(&self, threads: usize) -> bool {
+        threads > self.threads
     }
 }
 

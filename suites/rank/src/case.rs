@@ -5,7 +5,8 @@ use crate::measure::{Measured, measure};
 use crate::ranks::{Watch, mpi_library};
 use crate::train::train;
 use crate::{check, network, ranks, record};
-use shardmark_comm::Comm;
+use shardmark_comm::{Comm, agree};
+use shardmark_host::Team;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::machine::Machine;
 use shardmark_plan::value::{Check, Transport};
@@ -62,6 +63,14 @@ fn fits(case: &Case) -> Result<(), RankError> {
     Ok(())
 }
 
+/// The threads of a rank.
+fn team(threads: usize) -> Result<Team, RankError> {
+    Team::new(threads).map_err(|error| {
+        let text = "lower threads_per_rank or raise ulimit -u";
+        RankError::Other(format!("threads_per_rank: expected {threads} threads, got '{error}'; {text}"))
+    })
+}
+
 /// The whole case on one rank; gives whether the check passed.
 fn on_rank(
     case: &Case,
@@ -71,14 +80,16 @@ fn on_rank(
     comm: &dyn Comm,
     watch: &Watch,
 ) -> Result<bool, RankError> {
+    let team = agree(comm, team(case.threads_per_rank))?;
     let verdict = match case.check {
         Check::None => None,
-        _ => Some(check::of_case(case, oracle, comm, watch)?),
+        _ => Some(check::of_case(case, oracle, comm, &team, watch)?),
     };
     if let (0, Some(verdict)) = (comm.rank(), &verdict) {
         Event::Check { passed: verdict.passed, used: verdict.used, message: verdict.text.clone() }.emit();
     }
-    let measured: Measured = if case.epochs > 0 { train(case, comm, watch)? } else { measure(case, comm, watch)? };
+    let measured: Measured =
+        if case.epochs > 0 { train(case, comm, &team, watch)? } else { measure(case, comm, &team, watch)? };
     let passed = verdict.as_ref().is_none_or(|v| v.passed);
     let gathered = record::gather(case, &measured, comm)?;
     let written = match gathered {
@@ -91,7 +102,7 @@ fn on_rank(
         }
         None => Ok(()),
     };
-    shardmark_comm::agree(comm, written)?;
+    agree(comm, written)?;
     if comm.rank() == 0 {
         Event::Done { record: path.to_string_lossy().into_owned() }.emit();
     }

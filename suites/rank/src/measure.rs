@@ -6,6 +6,7 @@ use crate::input::Source;
 use crate::network;
 use crate::ranks::Watch;
 use shardmark_comm::{Comm, CommExt, Counted, Counts, ReduceOp};
+use shardmark_host::Team;
 use shardmark_networks::{LayerSeconds, Phases, Trainer};
 use shardmark_plan::{Case, Event};
 use shardmark_store::Validation;
@@ -39,7 +40,7 @@ pub struct Measured {
 ///
 /// # Errors
 /// When a rank fails or the loss is not finite.
-pub fn measure(case: &Case, comm: &dyn Comm, watch: &Watch) -> Result<Measured, RankError> {
+pub fn measure(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Result<Measured, RankError> {
     let counted = Counted::new(comm);
     let plan = network::plan(case)?;
     let mut source = Source::open(case, &plan, comm)?;
@@ -50,8 +51,14 @@ pub fn measure(case: &Case, comm: &dyn Comm, watch: &Watch) -> Result<Measured, 
         Event::Plan { steps: case.repeat * per_repeat }.emit();
     }
     for repeat in 0..case.repeat {
-        let mut trainer =
-            Trainer::<f32>::new(&counted, plan.clone(), network::loss(case), network::optimizer(case), case.seed)?;
+        let mut trainer = Trainer::<f32>::new(
+            &counted,
+            team,
+            plan.clone(),
+            network::loss(case),
+            network::optimizer(case),
+            case.seed,
+        )?;
         let (mut samples, mut losses) = (Vec::new(), Vec::new());
         for step in 0..per_repeat {
             let number = repeat * per_repeat + step;

@@ -8,6 +8,7 @@ use crate::network;
 use crate::ranks::Watch;
 use crate::samples::Samples;
 use shardmark_comm::{Comm, CommExt, Counted, ReduceOp};
+use shardmark_host::Team;
 use shardmark_networks::{TARGETS, Trainer};
 use shardmark_partition::Dim;
 use shardmark_plan::{Case, Event};
@@ -17,11 +18,12 @@ use shardmark_store::Validation;
 ///
 /// # Errors
 /// When a rank fails, a sample cannot be read or the loss is not finite.
-pub fn train(case: &Case, comm: &dyn Comm, watch: &Watch) -> Result<Measured, RankError> {
+pub fn train(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Result<Measured, RankError> {
     let counted = Counted::new(comm);
     let plan = network::plan(case)?;
     let mut source = Source::open(case, &plan, comm)?;
-    let mut trainer = Trainer::<f32>::new(&counted, plan, network::loss(case), network::optimizer(case), case.seed)?;
+    let mut trainer =
+        Trainer::<f32>::new(&counted, team, plan, network::loss(case), network::optimizer(case), case.seed)?;
     let Source::Files(samples) = &source else {
         return Err(RankError::Other(
             "epochs: expected a dataset, got synthetic input; set input to a directory".into(),

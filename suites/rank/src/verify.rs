@@ -9,6 +9,7 @@ use crate::network::gather_prediction;
 use crate::ranks;
 use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
+use shardmark_host::SOLO;
 use shardmark_layers::{Float, Op, ParamSpec};
 use shardmark_networks::{NetPlan, Parameter, Trainer};
 use shardmark_partition::Grid;
@@ -56,7 +57,7 @@ fn tell(row: &Row) {
 pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<Row>, RankError> {
     let file = agree(comm, ReferenceFile::open(path))?;
     let plan = NetPlan::new(file.network.graph()?, grid);
-    let mut trainer = Trainer::<T>::new(comm, plan, file.loss, file.optimizer(), file.seed())?;
+    let mut trainer = Trainer::<T>::new(comm, &SOLO, plan, file.loss, file.optimizer(), file.seed())?;
     let (input, target) = agree(comm, start(&file, &mut trainer))?;
     let mut rows = Vec::new();
     let mut losses = Vec::new();

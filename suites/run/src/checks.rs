@@ -84,7 +84,7 @@ impl Checks {
             return Ok(());
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let command = launcher.command(transport, ranks, &words);
+        let command = launcher.command(transport, ranks, 1, &words);
         let program = program_name(&command);
         let log = std::env::temp_dir().join(format!("shardmark-{}-{}.log", words[0], std::process::id()));
         let job = Job {

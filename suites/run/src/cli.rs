@@ -74,6 +74,9 @@ pub struct Select {
     /// Rank counts: --ranks 1,2,4 (as -S ranks=)
     #[arg(long, value_name = "LIST")]
     pub ranks: Option<String>,
+    /// Threads that share a rank's kernels: --threads-per-rank 1,2
+    #[arg(long, value_name = "LIST")]
+    pub threads_per_rank: Option<String>,
     /// threads: ranks are threads of one process; mpi: processes started by the launcher
     #[arg(long, value_name = "threads|mpi")]
     pub transport: Option<String>,

@@ -44,13 +44,13 @@ impl Launcher {
     }
 
     /// The command that runs the rank program with these arguments on so many ranks.
-    pub fn command(&self, transport: Transport, ranks: usize, arguments: &[&str]) -> Command {
+    pub fn command(&self, transport: Transport, ranks: usize, threads: usize, arguments: &[&str]) -> Command {
         let mut command = match transport {
             Transport::Threads => Command::new(&self.program),
             Transport::Mpi => {
                 let words: Vec<String> = self.words.iter().map(|w| w.replace("{ranks}", &ranks.to_string())).collect();
                 let mut command = Command::new(&words[0]);
-                command.args(&words[1..]).arg(&self.program).envs(self.environment(ranks));
+                command.args(&words[1..]).arg(&self.program).envs(self.environment(ranks, threads));
                 command
             }
         };
@@ -64,8 +64,9 @@ impl Launcher {
     }
 
     /// What Open MPI (4 and 5) needs to be told here, and no more: that root may run it; that more ranks than cores are
-    /// meant, and that they are not bound then. What the user has set stays.
-    pub fn environment(&self, ranks: usize) -> BTreeMap<&'static str, &'static str> {
+    /// meant, and that they are not bound then, nor when a rank has several threads (by default it is bound to one core).
+    /// What the user has set stays.
+    pub fn environment(&self, ranks: usize, threads: usize) -> BTreeMap<&'static str, &'static str> {
         let mut wanted = BTreeMap::new();
         if self.root {
             for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
@@ -76,19 +77,22 @@ impl Launcher {
             }
         }
         // Open MPI counts cores, not hardware threads.
-        if ranks > self.machine.cores.unwrap_or(1).min(self.machine.threads) {
+        let oversubscribed = ranks > self.machine.cores.unwrap_or(1).min(self.machine.threads);
+        if oversubscribed {
             wanted.insert("OMPI_MCA_rmaps_base_oversubscribe", "1");
-            wanted.insert("OMPI_MCA_hwloc_base_binding_policy", "none");
             wanted.insert("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        }
+        if oversubscribed || threads > 1 {
+            wanted.insert("OMPI_MCA_hwloc_base_binding_policy", "none");
             wanted.insert("PRTE_MCA_hwloc_default_binding_policy", "none");
         }
         wanted.retain(|name, _| std::env::var_os(name).is_none());
         wanted
     }
 
-    /// Whether so many ranks share hardware threads here.
-    pub fn oversubscribed(&self, ranks: usize) -> bool {
-        self.machine.oversubscribed(ranks)
+    /// Whether the threads of a case's ranks share hardware threads here.
+    pub fn oversubscribed(&self, case: &Case) -> bool {
+        self.machine.oversubscribed(case.ranks * case.threads_per_rank)
     }
 
     /// What the record says about how a case was started.
@@ -96,7 +100,8 @@ impl Launcher {
         if case.transport == Transport::Threads {
             return Vec::new();
         }
-        let environment: Vec<String> = self.environment(case.ranks).iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let environment: Vec<String> =
+            self.environment(case.ranks, case.threads_per_rank).iter().map(|(k, v)| format!("{k}={v}")).collect();
         vec![("launcher".into(), self.words.join(" ")), ("launcher_environment".into(), environment.join(" "))]
     }
 }

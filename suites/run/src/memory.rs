@@ -22,7 +22,7 @@ pub fn text(launcher: &Launcher, case: &Case) -> String {
 
 /// Asks the rank program, in one process whatever the transport.
 fn estimate(launcher: &Launcher, case: &Case) -> Result<Memory, String> {
-    let output = launcher.command(Transport::Threads, 1, &["memory", &case.resolved()]).output();
+    let output = launcher.command(Transport::Threads, 1, 1, &["memory", &case.resolved()]).output();
     let output = output.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");

@@ -36,13 +36,14 @@ pub fn select(argument: &str, select: &Select) -> Result<Selected, RunError> {
     }
     let flags = [
         ("ranks", &select.ranks),
+        ("threads_per_rank", &select.threads_per_rank),
         ("transport", &select.transport),
         ("repeat", &select.repeat),
         ("warmup", &select.warmup),
     ];
     for (key, value) in flags {
         if let Some(value) = value {
-            suite.set(key, value, &format!("--{key}"))?;
+            suite.set(key, value, &format!("--{}", key.replace('_', "-")))?;
         }
     }
     let filter = Filter::parse(&select.only)?;
@@ -70,6 +71,7 @@ fn flags_of_suites(select: &Select) -> Option<&'static str> {
         ("-S", !select.set.is_empty()),
         ("--where", !select.only.is_empty()),
         ("--ranks", select.ranks.is_some()),
+        ("--threads-per-rank", select.threads_per_rank.is_some()),
         ("--transport", select.transport.is_some()),
         ("--repeat", select.repeat.is_some()),
         ("--warmup", select.warmup.is_some()),

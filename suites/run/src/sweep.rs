@@ -92,7 +92,7 @@ impl Sweep<'_> {
         let case = &planned.case;
         self.results.forget(case)?;
         let mut context = self.context.clone();
-        context.oversubscribed = self.launcher.oversubscribed(case.ranks);
+        context.oversubscribed = self.launcher.oversubscribed(case);
         context.provenance.extend(self.launcher.provenance(case));
         let ended = match &planned.skip {
             Some(skip) => Ended::before_start(skip.outcome, skip.reason.clone()),
@@ -119,7 +119,7 @@ impl Sweep<'_> {
         let (line, record, context) = (case.resolved(), self.results.record(case), self.results.context());
         let (record, context) = (record.to_string_lossy(), context.to_string_lossy());
         let arguments = ["case", &line, "--record", &record, "--context", &context];
-        let command = self.launcher.command(case.transport, case.ranks, &arguments);
+        let command = self.launcher.command(case.transport, case.ranks, case.threads_per_rank, &arguments);
         let program = program_name(&command);
         let job = Job {
             title: format!("shardmark run \"{case}\""),

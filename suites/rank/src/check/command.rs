@@ -5,6 +5,7 @@ use super::{Comparison, SERIAL_RUN_S, nets, share};
 use crate::error::RankError;
 use crate::ranks::{self, Watch};
 use shardmark_comm::{Comm, Counts, Direction, agree};
+use shardmark_host::SOLO;
 use shardmark_networks::{NetPlan, StepOptions};
 use shardmark_partition::Grid;
 use shardmark_plan::Event;
@@ -83,7 +84,7 @@ fn check_grid(
     let plan = NetPlan::new(subject.graph.clone(), grid);
     let mut comparison = Comparison::default();
     for (i, optimizer) in subject.optimizers.iter().enumerate() {
-        let result = run::<f32>(comm, &plan, *optimizer, subject)?;
+        let result = run::<f32>(comm, &SOLO, &plan, *optimizer, subject)?;
         let foreseen = plan.expected_counts(comm.rank(), StepOptions::default());
         let counted = if result.counts == foreseen { Ok(()) } else { Err(differ(&result.counts, &foreseen)) };
         if let Some(failure) = comm.first_failure(counted.as_ref().err().map(String::as_str))? {

@@ -18,6 +18,7 @@ use crate::ranks::Watch;
 use compare::Comparison;
 use oracle::{Subject, run};
 use shardmark_comm::Comm;
+use shardmark_host::Team;
 use shardmark_networks::NetPlan;
 use shardmark_partition::Grid;
 use shardmark_plan::Case;
@@ -75,26 +76,38 @@ impl Oracle {
 ///
 /// # Errors
 /// When a rank fails.
-pub fn of_case(case: &Case, oracle: Option<&Oracle>, comm: &dyn Comm, watch: &Watch) -> Result<Verdict, RankError> {
+pub fn of_case(
+    case: &Case,
+    oracle: Option<&Oracle>,
+    comm: &dyn Comm,
+    team: &Team,
+    watch: &Watch,
+) -> Result<Verdict, RankError> {
     let subject = subject(case)?;
     let grid = network::grid(case);
     watch.allow(SERIAL_RUN_S);
     if !same_statistics(case) {
         let oracle = Oracle::on_grid(&subject, grid, comm)?;
-        return on_grid(&subject, Some(&oracle), grid, comm);
+        return on_grid(&subject, Some(&oracle), grid, comm, team);
     }
     if oracle.is_some() || comm.rank() != 0 {
-        return on_grid(&subject, oracle, grid, comm);
+        return on_grid(&subject, oracle, grid, comm, team);
     }
-    on_grid(&subject, Some(&Oracle::of(&subject)?), grid, comm)
+    on_grid(&subject, Some(&Oracle::of(&subject)?), grid, comm, team)
 }
 
 /// Runs a subject on a grid and compares on rank 0, the only one that needs the oracle. Collective.
-fn on_grid(subject: &Subject, oracle: Option<&Oracle>, grid: Grid, comm: &dyn Comm) -> Result<Verdict, RankError> {
+fn on_grid(
+    subject: &Subject,
+    oracle: Option<&Oracle>,
+    grid: Grid,
+    comm: &dyn Comm,
+    team: &Team,
+) -> Result<Verdict, RankError> {
     let plan = NetPlan::new(subject.graph.clone(), grid);
     let mut comparison = Comparison::default();
     for (i, optimizer) in subject.optimizers.iter().enumerate() {
-        let result = run::<f32>(comm, &plan, *optimizer, subject)?;
+        let result = run::<f32>(comm, team, &plan, *optimizer, subject)?;
         if let Some(oracle) = oracle.filter(|_| comm.rank() == 0) {
             comparison.add(&result, &oracle.runs[i]);
         }

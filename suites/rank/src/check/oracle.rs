@@ -4,6 +4,7 @@ use crate::error::RankError;
 use crate::input::{synthetic_input, synthetic_target};
 use crate::network::gather_prediction;
 use shardmark_comm::{Comm, Counted, Counts, solo};
+use shardmark_host::{SOLO, Team};
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
@@ -67,8 +68,8 @@ impl Oracle {
         let plan = NetPlan::new(subject.graph.clone(), grid);
         let pair = |&optimizer: &OptimSpec| {
             Ok(Pair {
-                exact: run::<f64>(comm, &plan, optimizer, subject)?,
-                rounded: run::<f32>(comm, &plan, optimizer, subject)?,
+                exact: run::<f64>(comm, &SOLO, &plan, optimizer, subject)?,
+                rounded: run::<f32>(comm, &SOLO, &plan, optimizer, subject)?,
             })
         };
         Ok(Oracle { runs: subject.optimizers.iter().map(pair).collect::<Result<_, RankError>>()? })
@@ -81,13 +82,14 @@ impl Oracle {
 /// When a step fails.
 pub fn run<T: Float>(
     comm: &dyn Comm,
+    team: &Team,
     plan: &NetPlan,
     optimizer: OptimSpec,
     subject: &Subject,
 ) -> Result<Outcome, RankError> {
     let (steps, seed) = (subject.steps, subject.seed);
     let counted = Counted::new(comm);
-    let mut trainer = Trainer::<T>::new(&counted, plan.clone(), subject.loss, optimizer, seed)?;
+    let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), subject.loss, optimizer, seed)?;
     let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();
