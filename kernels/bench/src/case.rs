@@ -1,6 +1,7 @@
 //! The data of a problem, ready to run its passes.
 
 use crate::Problem;
+use shardmark_host::SOLO;
 use shardmark_layers::conv::{Isa, Local};
 use shardmark_partition::{Region, SPATIAL};
 use shardmark_tensor::{Block, rng};
@@ -71,9 +72,9 @@ impl Case {
     /// Runs a pass over the whole problem.
     pub fn run(&mut self, pass: Pass) {
         match pass {
-            Pass::Forward => self.local.forward(&self.x, &mut self.y, &self.outputs),
-            Pass::BackwardData => self.local.backward_data(&self.dy, &mut self.dx, &self.inputs),
-            Pass::BackwardWeight => self.local.backward_weight(&self.x, &self.dy, &self.outputs, &mut self.dw),
+            Pass::Forward => self.local.forward(&SOLO, &self.x, &mut self.y, &self.outputs),
+            Pass::BackwardData => self.local.backward_data(&SOLO, &self.dy, &mut self.dx, &self.inputs),
+            Pass::BackwardWeight => self.local.backward_weight(&SOLO, &self.x, &self.dy, &self.outputs, &mut self.dw),
         }
     }
 

@@ -1,18 +1,21 @@
 //! Drives the `gather` tiles over a box of outputs: cache blocking and the cut into tiles.
 //!
 //! Loop nest: chunk of tiles / block of output channels / slice of the reduction / tile. A slice's weights stay in the
-//! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache.
+//! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache. The two
+//! outer loops are the parts that a team shares.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
-use super::pack::{Packed, Reduction};
-use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
+use super::pack::{ChannelBlock, Packed, Reduction};
+use super::tile::{GatherTile, LONG, MAX_SEGS, NEXT, TAPS};
+use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
+use std::ops::Range;
 
 /// Tiles of a chunk.
 const CHUNK: usize = 16;
 
 /// A box of outputs over N, D, H, W by steps in the arrays that are read and written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sweep {
     /// Offset of the first output's first input.
     pub x0: usize,
@@ -73,21 +76,25 @@ struct Segment {
 /// Buffers that are kept from call to call.
 #[derive(Default)]
 pub(super) struct Scratch {
-    segments: Vec<Segment>,
     reduction: Reduction,
+    segments: PerThread<Vec<Segment>>,
 }
 
-/// Computes the box of outputs; an output reads a run of inputs (taps along W and channels) at each of the offsets
-/// `rows` from its first input.
-pub(super) fn gather<T: Real>(
-    kernels: &Kernels<T>,
-    sweep: &Sweep,
-    x: &[T],
-    y: &mut [T],
-    rows: &[usize],
-    packed: &Packed<T>,
-    scratch: &mut Scratch,
-) {
+/// What is computed: the box of outputs, each of which reads a run of inputs (taps along W and channels) at each of the
+/// offsets `rows` from its first input.
+pub(super) struct Job<'a, T: 'static> {
+    pub kernels: &'static Kernels<T>,
+    pub sweep: Sweep,
+    pub x: &'a [T],
+    pub rows: &'a [usize],
+    pub packed: &'a Packed<T>,
+    /// Outputs below zero are multiplied by it, at last; at most 1, which is the identity.
+    pub slope: T,
+}
+
+/// Computes a job. Each output is summed in one order, whoever computes it.
+pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch) {
+    let Job { kernels, sweep, x, rows, packed, .. } = *job;
     if sweep.is_empty() {
         return;
     }
@@ -97,104 +104,151 @@ pub(super) fn gather<T: Real>(
     let reach = rows.iter().max().map_or(0, |r| r + run);
     assert!(last_x + reach <= x.len() && last_y + packed.blocks.channels <= y.len(), "a sweep stays inside its arrays");
     assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
+    scratch.segments.fit(team);
+    let y = SharedMut::new(y);
     for vecs in (1..=MAX_VECS).rev() {
-        if packed.blocks.of(vecs).next().is_none() {
+        let blocks = packed.blocks.of(vecs).len();
+        if blocks == 0 {
             continue;
         }
-        let Scratch { segments, reduction } = scratch;
-        let mut plan = Plan { by_segments: kernels.gather[vecs - 1], vecs, width: vecs * lanes, sweep: *sweep };
+        let per;
+        let mut plan =
+            Plan { by_segments: kernels.gather[vecs - 1], width: vecs * lanes, segments: Segments::default() };
         if inputs.by_taps(vecs) {
             let long = sweep.extent[3] >= LONG;
             plan.by_segments = if long { kernels.taps_long } else { kernels.taps_single };
             plan.width = TAPS * lanes;
-            list_segments(sweep, if long { LONG } else { 1 }, segments);
-            reduction.cut(rows, inputs.channels, plan.width * T::BYTES);
+            per = if long { LONG } else { 1 };
+            plan.segments = Segments::new(sweep, per);
+            scratch.reduction.cut(rows, inputs.channels, plan.width * T::BYTES);
         } else {
-            let per = outputs_per_segment(vecs);
-            plan.sweep = list_segments(&sweep.with_last(sweep.inner(per)), per, segments);
-            reduction.cut(rows, run, plan.width * T::BYTES);
+            per = outputs_per_segment(vecs);
+            plan.segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
+            scratch.reduction.cut(rows, run, plan.width * T::BYTES);
         }
-        // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above.
-        unsafe { run_tiles(&plan, x, y, packed, scratch) }
+        let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
+        let chunks = tiles.div_ceil(CHUNK);
+        let Scratch { reduction, segments } = &*scratch;
+        team.run(chunks * blocks, |thread, part| {
+            let (chunk, block) = (part / blocks, part % blocks);
+            let tiles_of = |chunk: usize| chunk * tiles / chunks;
+            let first_of = |tile: usize| tile * plan.segments.count / tiles;
+            let chunk = tiles_of(chunk)..tiles_of(chunk + 1);
+            let mut list = segments.of(thread);
+            plan.segments.list(first_of(chunk.start)..first_of(chunk.end), &mut list);
+            let block = packed.blocks.of(vecs).nth(block).expect("a part is one of the blocks");
+            // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above;
+            // no two parts share an output.
+            unsafe { run_tiles(job, &plan, &y, block, &list, chunk.len(), reduction) }
+        });
     }
 }
 
 /// How the blocks of one width are computed.
 struct Plan<T: 'static> {
     by_segments: &'static [GatherFn<T>],
-    vecs: usize,
     /// Weights of an element of the reduction.
     width: usize,
-    sweep: Sweep,
+    segments: Segments,
 }
 
-/// Lists the box as segments of `per` outputs along its last dimension, and returns it with the steps of a segment's
-/// outputs there. A last segment that would reach beyond the box starts earlier and leaves the outputs of its
-/// predecessor alone; in a box of fewer than `per` outputs a segment is one output, repeated.
-fn list_segments(sweep: &Sweep, per: usize, segments: &mut Vec<Segment>) -> Sweep {
-    segments.clear();
-    let [n, d, h, w] = sweep.extent;
-    let short = w < per;
-    for outer in 0..n * d * h {
-        let at = [outer / (d * h), outer / h % d, outer % h];
-        let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
-        let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
-        for i in (0..w).step_by(if short { 1 } else { per }) {
-            let first = if short { i } else { i.min(w - per) };
-            let from = if short { per - 1 } else { i - first };
-            segments.push(Segment { x: x + first * sweep.x_step[3], y: y + first * sweep.y_step[3], from });
+/// A box as segments of `per` outputs along its last dimension. A last segment that would reach beyond the box starts
+/// earlier and leaves the outputs of its predecessor alone; in a box of fewer than `per` outputs a segment is one
+/// output, repeated.
+#[derive(Default)]
+struct Segments {
+    sweep: Sweep,
+    per: usize,
+    /// Segments of a line.
+    per_line: usize,
+    count: usize,
+    /// Elements from one output of a segment to the next.
+    x_step: usize,
+    y_step: usize,
+}
+
+impl Segments {
+    fn new(sweep: Sweep, per: usize) -> Self {
+        let [n, d, h, w] = sweep.extent;
+        let short = w < per;
+        let per_line = if short { w } else { w.div_ceil(per) };
+        let [x_step, y_step] = [sweep.x_step[3], sweep.y_step[3]].map(|step| if short { 0 } else { step });
+        Segments { sweep, per, per_line, count: n * d * h * per_line, x_step, y_step }
+    }
+
+    /// Lists some of the segments.
+    fn list(&self, range: Range<usize>, list: &mut Vec<Segment>) {
+        let Segments { sweep, per, per_line, .. } = self;
+        let [_, d, h, w] = sweep.extent;
+        list.clear();
+        let mut next = range.start;
+        while next < range.end {
+            let line = next / per_line;
+            let at = [line / (d * h), line / h % d, line % h];
+            let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
+            let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
+            let end = range.end.min((line + 1) * per_line);
+            list.extend((next..end).map(|segment| {
+                let i = segment - line * per_line;
+                let (first, from) =
+                    if w < *per { (i, per - 1) } else { ((i * per).min(w - per), i * per - (i * per).min(w - per)) };
+                Segment { x: x + first * sweep.x_step[3], y: y + first * sweep.y_step[3], from }
+            }));
+            next = end;
         }
     }
-    let mut segmented = *sweep;
-    if short {
-        (segmented.x_step[3], segmented.y_step[3]) = (0, 0);
-    }
-    segmented
 }
 
-/// Runs all tiles of the blocks with `vecs` vectors.
+/// Runs the tiles that `segments` are cut into, for one block of output channels.
 ///
 /// # Safety
-/// All positions of the segments lie inside `x` and `y`.
-unsafe fn run_tiles<T: Real>(plan: &Plan<T>, x: &[T], y: &mut [T], packed: &Packed<T>, scratch: &Scratch) {
-    let Scratch { segments, reduction } = scratch;
-    let Plan { by_segments, sweep, .. } = plan;
-    let tiles = segments.len().div_ceil(by_segments.len());
+/// All positions of the segments lie inside `x` and `y`, and nobody else touches those in `y`.
+unsafe fn run_tiles<T: Real>(
+    job: &Job<T>,
+    plan: &Plan<T>,
+    y: &SharedMut<T>,
+    block: ChannelBlock,
+    segments: &[Segment],
+    tiles: usize,
+    reduction: &Reduction,
+) {
+    let Job { x, packed, .. } = *job;
     let first_of = |tile: usize| tile * segments.len() / tiles;
+    let weights = packed.weights(block);
     let mut tile = GatherTile {
         x: [x.as_ptr(); MAX_SEGS],
         y: [y.as_mut_ptr(); MAX_SEGS],
         from: [0; MAX_SEGS],
-        x_step: sweep.x_step[3],
-        y_step: sweep.y_step[3],
+        x_step: plan.segments.x_step,
+        y_step: plan.segments.y_step,
         pieces: &[],
         weights: std::ptr::null(),
         start: std::ptr::null(),
-        tail: 0,
+        tail: block.tail,
+        slope: T::ONE,
+        next: [x.as_ptr(); NEXT],
     };
-    for chunk in (0..tiles).step_by(CHUNK) {
-        let chunk = chunk..(chunk + CHUNK).min(tiles);
-        for block in packed.blocks.of(plan.vecs) {
-            let weights = packed.weights(block);
-            tile.tail = block.tail;
-            for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
-                tile.pieces = &reduction.pieces[pieces.clone()];
-                tile.weights = weights[first * plan.width..].as_ptr();
-                tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
-                for t in chunk.clone() {
-                    let members = &segments[first_of(t)..first_of(t + 1)];
-                    for (s, segment) in members.iter().enumerate() {
-                        // SAFETY: by this function's contract.
-                        unsafe {
-                            tile.x[s] = x.as_ptr().add(segment.x);
-                            tile.y[s] = y.as_mut_ptr().add(segment.y + block.first);
-                        }
-                        tile.from[s] = segment.from;
-                    }
-                    // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
-                    unsafe { by_segments[members.len() - 1](&tile) }
+    for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
+        tile.pieces = &reduction.pieces[pieces.clone()];
+        tile.weights = weights[first * plan.width..].as_ptr();
+        tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
+        tile.slope = if i + 1 == reduction.slices.len() { job.slope } else { T::ONE };
+        for t in 0..tiles {
+            let members = &segments[first_of(t)..first_of(t + 1)];
+            for (s, segment) in members.iter().enumerate() {
+                // SAFETY: by this function's contract.
+                unsafe {
+                    tile.x[s] = x.as_ptr().add(segment.x);
+                    tile.y[s] = y.as_mut_ptr().add(segment.y + block.first);
                 }
+                tile.from[s] = segment.from;
             }
+            let after = &segments[first_of((t + 1).min(tiles - 1))..];
+            for (next, segment) in tile.next.iter_mut().zip(after) {
+                *next = x.as_ptr().wrapping_add(segment.x);
+            }
+            // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
+            unsafe { plan.by_segments[members.len() - 1](&tile) }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The convolution that a rank runs.
 
-use super::{Conv, Isa, Local, backward_bias};
+use super::local::{BiasScratch, backward_bias};
+use super::{Conv, Isa, Local};
 use crate::{Env, Float, Layer, LayerError, Param};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -10,6 +11,7 @@ use shardmark_tensor::Block;
 pub struct ConvLayer<T: Float> {
     spec: Conv,
     local: Local<T>,
+    bias: BiasScratch<T>,
     params: Vec<Param<T>>,
     forward_is_packed: bool,
     backward_is_packed: bool,
@@ -25,7 +27,14 @@ impl<T: Float> ConvLayer<T> {
     pub fn with_isa(spec: Conv, isa: Isa) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
         let local = Local::new(spec.clone(), isa);
-        ConvLayer { spec, local, params, forward_is_packed: false, backward_is_packed: false }
+        ConvLayer {
+            spec,
+            local,
+            bias: BiasScratch::default(),
+            params,
+            forward_is_packed: false,
+            backward_is_packed: false,
+        }
     }
 
     /// Calls `visit(index in [K, C, taps], index in [taps, C, K])` for every weight.
@@ -42,19 +51,19 @@ impl<T: Float> ConvLayer<T> {
 }
 
 impl<T: Float> Layer<T> for ConvLayer<T> {
-    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         if !self.forward_is_packed {
             let bias = self.params.get(1).map_or(&[][..], |b| &b.value);
             self.local.pack_forward(&self.params[0].value, bias);
             self.forward_is_packed = true;
         }
-        self.local.forward(x, y, part);
+        self.local.forward(env.team, x, y, part);
         Ok(())
     }
 
     fn backward_data(
         &mut self,
-        _env: &Env,
+        env: &Env,
         _x: &Block<T>,
         _y: &Block<T>,
         dy: &Block<T>,
@@ -65,14 +74,14 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
             self.local.pack_backward(&self.params[0].value);
             self.backward_is_packed = true;
         }
-        self.local.backward_data(dy, dx, part);
+        self.local.backward_data(env.team, dy, dx, part);
         Ok(())
     }
 
-    fn backward_params(&mut self, _env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
-        self.local.backward_weight(x, dy, part, &mut self.params[0].grad);
+    fn backward_params(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.local.backward_weight(env.team, x, dy, part, &mut self.params[0].grad);
         if let Some(bias) = self.params.get_mut(1) {
-            backward_bias(dy, part, &mut bias.grad);
+            backward_bias(env.team, dy, part, &mut bias.grad, &mut self.bias);
         }
         Ok(())
     }

@@ -5,13 +5,14 @@
 //! flipped. All positions come from the blocks' regions, so halo and border are read where they lie.
 
 use super::dispatch::{Isa, Kernels};
-use super::gather::{self, Sweep};
+use super::gather::{self, Job, Sweep};
 use super::pack::{Blocks, Inputs, Packed};
 use super::{Conv, weights};
+use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Real};
 
-/// Weights as the kernels read them, and the buffers of one thread.
+/// Weights as the kernels read them, and the buffers of a rank.
 pub struct Local<T: Real> {
     spec: Conv,
     kernels: &'static Kernels<T>,
@@ -20,6 +21,8 @@ pub struct Local<T: Real> {
     gather: gather::Scratch,
     weights: weights::Scratch<T>,
     rows: Vec<usize>,
+    /// Factor of outputs below zero.
+    slope: T,
 }
 
 /// One class of input positions along a dimension.
@@ -54,7 +57,13 @@ impl<T: Real> Local<T> {
             gather: gather::Scratch::default(),
             weights: weights::Scratch::default(),
             rows: Vec::new(),
+            slope: T::ONE,
         }
+    }
+
+    /// Outputs below zero are multiplied by `slope`, between 0 and 1, from now on.
+    pub fn set_slope(&mut self, slope: T) {
+        self.slope = slope;
     }
 
     /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
@@ -85,17 +94,19 @@ impl<T: Real> Local<T> {
     }
 
     /// Computes the outputs `part`; `x` covers their inputs.
-    pub fn forward(&mut self, x: &Block<T>, y: &mut Block<T>, part: &Region) {
+    pub fn forward(&mut self, team: &Team, x: &Block<T>, y: &mut Block<T>, part: &Region) {
         if part.is_empty() {
             return;
         }
         let sweep = self.forward_sweep(x, y, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
-        gather::gather(self.kernels, &sweep, x.data(), y.data_mut(), &self.rows, &self.forward, &mut self.gather);
+        let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
+        let job = Job { kernels, sweep, x: x.data(), rows, packed, slope: *slope };
+        gather::gather(&job, y.data_mut(), team, scratch);
     }
 
     /// Computes the input gradients `part`; `dy` covers all outputs that read them, with zeros outside the tensor.
-    pub fn backward_data(&mut self, dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
+    pub fn backward_data(&mut self, team: &Team, dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
         if part.is_empty() {
             return;
         }
@@ -123,12 +134,13 @@ impl<T: Real> Local<T> {
                 y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
             };
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
-            gather::gather(self.kernels, &sweep, dy.data(), dx.data_mut(), &self.rows, packed, &mut self.gather);
+            let job = Job { kernels: self.kernels, sweep, x: dy.data(), rows: &self.rows, packed, slope: T::ONE };
+            gather::gather(&job, dx.data_mut(), team, &mut self.gather);
         }
     }
 
     /// Overwrites `dw` (`[KD, KH, KW, C, K]`) with the sum over the outputs `part`; `x` covers their inputs.
-    pub fn backward_weight(&mut self, x: &Block<T>, dy: &Block<T>, part: &Region, dw: &mut [T]) {
+    pub fn backward_weight(&mut self, team: &Team, x: &Block<T>, dy: &Block<T>, part: &Region, dw: &mut [T]) {
         if part.is_empty() {
             dw.fill(T::ZERO);
             return;
@@ -137,7 +149,8 @@ impl<T: Real> Local<T> {
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let run = self.spec.windows[2].kernel * self.spec.c;
         let k = self.spec.k;
-        weights::sum(self.kernels, &sweep, x.data(), dy.data(), &self.rows, run, k, dw, &mut self.weights);
+        let Local { kernels, rows, weights: scratch, .. } = self;
+        weights::sum(kernels, &sweep, x.data(), dy.data(), rows, run, k, dw, team, scratch);
     }
 
     /// The sweep over the outputs `part` of `y`, which read `x`.
@@ -156,28 +169,43 @@ impl<T: Real> Local<T> {
     }
 }
 
-/// Overwrites `db` (`[K]`) with the sum of `dy` over the outputs `part`.
-pub fn backward_bias<T: Real>(dy: &Block<T>, part: &Region, db: &mut [T]) {
-    // A sum per line first: few terms of like size, then few lines in f64.
-    let mut total = vec![0.0f64; db.len()];
-    let mut line = vec![T::ZERO; db.len()];
+/// Overwrites `db` (`[K]`) with the sum of `dy` over the outputs `part`. A sum per line first, in T: few terms of like
+/// size; then lines and planes in f64, each plane by one thread of the team.
+pub fn backward_bias<T: Real>(team: &Team, dy: &Block<T>, part: &Region, db: &mut [T], scratch: &mut BiasScratch<T>) {
     let [n, d, h, w, _] = part.0;
-    for n in n.lo..n.hi {
-        for d in d.lo..d.hi {
-            for h in h.lo..h.hi {
-                if w.is_empty() {
-                    continue;
-                }
-                line.fill(T::ZERO);
-                let from = dy.offset([n, d, h, w.lo]);
-                for at in dy.data()[from..][..w.len() * db.len()].chunks_exact(db.len()) {
-                    line.iter_mut().zip(at).for_each(|(sum, &g)| *sum += g);
-                }
-                total.iter_mut().zip(&line).for_each(|(total, sum)| *total += sum.to_f64());
+    let (k, len) = (db.len(), w.len() * db.len());
+    let planes = if part.is_empty() { 0 } else { n.len() * d.len() };
+    let BiasScratch { planes: sums, lines } = scratch;
+    lines.fit(team);
+    sums.clear();
+    sums.resize(planes * k, 0.0);
+    let shared = SharedMut::new(sums);
+    team.run(planes, |thread, plane| {
+        let (n, d) = (n.lo + (plane / d.len()) as i64, d.lo + (plane % d.len()) as i64);
+        // SAFETY: every plane has its own sums.
+        let total = unsafe { shared.part(plane * k..(plane + 1) * k) };
+        let mut line = lines.of(thread);
+        for h in h.lo..h.hi {
+            line.clear();
+            line.resize(k, T::ZERO);
+            let from = dy.offset([n, d, h, w.lo]);
+            for at in dy.data()[from..][..len].chunks_exact(k) {
+                line.iter_mut().zip(at).for_each(|(sum, &g)| *sum += g);
             }
+            total.iter_mut().zip(&*line).for_each(|(total, sum)| *total += sum.to_f64());
         }
+    });
+    for (i, db) in db.iter_mut().enumerate() {
+        *db = T::from_f64(sums.iter().skip(i).step_by(k).sum());
     }
-    db.iter_mut().zip(total).for_each(|(db, total)| *db = T::from_f64(total));
+}
+
+/// Buffers of [`backward_bias`] that are kept from call to call.
+#[derive(Default)]
+pub struct BiasScratch<T> {
+    /// `[plane][K]`.
+    planes: Vec<f64>,
+    lines: PerThread<Vec<T>>,
 }
 
 /// The positions of a class inside `span`, as `m` in `i = m * stride + first - pad`.

@@ -21,7 +21,7 @@ mod tests;
 
 pub use dispatch::{ISAS, Isa};
 pub use layer::ConvLayer;
-pub use local::{Local, backward_bias};
+pub use local::Local;
 
 use crate::{Init, ParamSpec};
 use shardmark_partition::Window;

@@ -81,7 +81,7 @@ impl Blocks {
     }
 
     /// The blocks of `vecs` vectors.
-    pub fn of(self, vecs: usize) -> impl Iterator<Item = ChannelBlock> {
+    pub fn of(self, vecs: usize) -> impl ExactSizeIterator<Item = ChannelBlock> {
         let all = self.channels.div_ceil(self.lanes);
         let wide = all / MAX_VECS;
         let (first, count) = if vecs == MAX_VECS { (0, wide) } else { (wide * MAX_VECS, all - wide * MAX_VECS) };

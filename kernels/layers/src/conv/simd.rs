@@ -29,6 +29,10 @@ pub(super) trait Simd {
     unsafe fn store_first(p: *mut Self::T, v: Self::V, n: usize);
     /// `a * b + c`.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a * b`.
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of a and b; b if they do not compare.
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     /// Returns `i`, without the compiler's knowing: it then addresses `base + i` with two registers instead of keeping
@@ -100,6 +104,14 @@ impl<T: Real, const N: usize> Simd for Portable<T, N> {
         std::array::from_fn(|i| c[i] + a[i] * b[i])
     }
     #[inline(always)]
+    unsafe fn mul(a: [T; N], b: [T; N]) -> [T; N] {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    unsafe fn max(a: [T; N], b: [T; N]) -> [T; N] {
+        std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
     unsafe fn add(a: [T; N], b: [T; N]) -> [T; N] {
         std::array::from_fn(|i| a[i] + b[i])
     }
@@ -151,6 +163,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
             unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn max(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_max_ps(a, b) }
         }
         #[inline(always)]
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
@@ -208,6 +228,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
             unsafe { _mm256_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn max(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_max_ps(a, b) }
         }
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {

@@ -1,8 +1,10 @@
 //! Exact small-integer cases against the reference on every instruction set, rounding bounds, finite differences, and
 //! sub-boxes to the bit.
 
-use super::{Conv, ConvLayer, ISAS, Isa, Local, backward_bias, reference};
+use super::local::{BiasScratch, backward_bias};
+use super::{Conv, ConvLayer, ISAS, Isa, Local, reference};
 use crate::{Float, Layer};
+use shardmark_host::SOLO;
 use shardmark_partition::{Region, SPATIAL, Shape, Span, Window};
 use shardmark_tensor::{Block, Real, rng};
 
@@ -95,13 +97,13 @@ fn run<T: Float>(problem: &Problem, isa: Isa) -> [Vec<f64>; 4] {
     // One more plane around catches writes beyond the part.
     let mut y = Block::from_fn(grown(y_region), |_| T::from_f64(77.0));
     let mut dx = Block::from_fn(grown(x_region), |_| T::from_f64(77.0));
-    local.forward(&x, &mut y, &y_region);
-    local.backward_data(&dy, &mut dx, &x_region);
+    local.forward(&SOLO, &x, &mut y, &y_region);
+    local.backward_data(&SOLO, &dy, &mut dx, &x_region);
     let mut dw = vec![T::from_f64(5.0); problem.weight.len()];
-    local.backward_weight(&x, &dy, &y_region, &mut dw);
+    local.backward_weight(&SOLO, &x, &dy, &y_region, &mut dw);
     let dw = problem.layer::<T>(isa).torch_layout(0, &dw);
     let mut db = vec![T::from_f64(5.0); problem.conv.k];
-    backward_bias(&dy, &y_region, &mut db);
+    backward_bias(&SOLO, &dy, &y_region, &mut db, &mut BiasScratch::default());
     for (block, region) in [(&y, y_region), (&dx, x_region)] {
         let around = block.data().iter().filter(|v| v.to_f64() == 77.0).count();
         assert!(around >= block.data().len() - region.len(), "a kernel wrote outside its part: {:?}", problem.conv);
@@ -201,12 +203,12 @@ fn sub_boxes_give_the_same_bits() {
             let (x, dy) = (problem.x_block(), problem.dy_block());
             let (out, input) = (Region::full(problem.y_shape), Region::full(problem.x_shape));
             let (mut whole, mut parts) = (Block::zeros(out), Block::zeros(out));
-            local.forward(&x, &mut whole, &out);
-            pieces(&out).iter().for_each(|part| local.forward(&x, &mut parts, part));
+            local.forward(&SOLO, &x, &mut whole, &out);
+            pieces(&out).iter().for_each(|part| local.forward(&SOLO, &x, &mut parts, part));
             assert_eq!(whole, parts, "{isa}: forward of {conv:?}");
             let (mut whole, mut parts) = (Block::zeros(input), Block::zeros(input));
-            local.backward_data(&dy, &mut whole, &input);
-            pieces(&input).iter().for_each(|part| local.backward_data(&dy, &mut parts, part));
+            local.backward_data(&SOLO, &dy, &mut whole, &input);
+            pieces(&input).iter().for_each(|part| local.backward_data(&SOLO, &dy, &mut parts, part));
             assert_eq!(whole, parts, "{isa}: data gradient of {conv:?}");
         }
     }
@@ -260,12 +262,12 @@ fn empty_parts_have_zero_gradients_and_write_nothing() {
     let empty = Region::full(problem.y_shape).with(SPATIAL[1], Span::new(2, 2));
     let (x, dy) = (problem.x_block(), problem.dy_block());
     let mut y = Block::from_fn(Region::full(problem.y_shape), |_| 1.0f32);
-    local.forward(&x, &mut y, &empty);
+    local.forward(&SOLO, &x, &mut y, &empty);
     assert!(y.data().iter().all(|&v| v == 1.0));
     let mut dw = vec![1.0; problem.weight.len()];
-    local.backward_weight(&x, &dy, &empty, &mut dw);
+    local.backward_weight(&SOLO, &x, &dy, &empty, &mut dw);
     let mut db = vec![1.0; 5];
-    backward_bias(&dy, &empty, &mut db);
+    backward_bias(&SOLO, &dy, &empty, &mut db, &mut BiasScratch::default());
     assert!(dw.iter().chain(&db).all(|&v| v == 0.0));
 }
 

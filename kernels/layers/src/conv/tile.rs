@@ -42,6 +42,22 @@ pub(super) struct GatherTile<'a, T> {
     pub start: *const T,
     /// Channels of the last vector that exist.
     pub tail: usize,
+    /// Results below zero are multiplied by it; at most 1.
+    pub slope: T,
+    /// First inputs of segments that are computed next: the kernel asks for their memory as it goes.
+    pub next: [*const T; NEXT],
+}
+
+/// Positions that a tile asks for ahead; a power of two, so that taking turns is cheap.
+pub(super) const NEXT: usize = 8;
+
+impl<T> GatherTile<'_, T> {
+    /// Asks for a cache line of the next tile's inputs: in the course of a piece the first lines of each segment's.
+    #[inline(always)]
+    fn prefetch_next(&self, piece: &Piece, step: usize) {
+        let line = 64 / size_of::<T>();
+        prefetch(self.next[step % NEXT].wrapping_add(piece.offset + step / NEXT * line));
+    }
 }
 
 /// Computes one tile.
@@ -57,23 +73,49 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
         let mut w = t.weights;
         for piece in t.pieces {
             let mut at: [usize; PER] = std::array::from_fn(|p| piece.offset + p * t.x_step);
-            for _ in 0..piece.len {
-                let weights: [S::V; VECS] = std::array::from_fn(|v| S::load(w.add(v * S::LANES)));
-                for s in 0..SEGS {
-                    for p in 0..PER {
-                        let x = S::splat(x[s].add(at[p]));
-                        for v in 0..VECS {
-                            acc[s][p][v] = S::mul_add(x, weights[v], acc[s][p][v]);
-                        }
-                    }
+            for _ in 0..piece.len / UNROLLED {
+                for u in 0..UNROLLED {
+                    step::<S, SEGS, PER, VECS>(&mut acc, &x, &at, u, w.add(u * VECS * S::LANES));
                 }
+                w = w.add(UNROLLED * VECS * S::LANES);
+                at = at.map(|at| S::hide(at + UNROLLED));
+            }
+            for _ in 0..piece.len % UNROLLED {
+                step::<S, SEGS, PER, VECS>(&mut acc, &x, &at, 0, w);
                 w = w.add(VECS * S::LANES);
-                for p in 0..PER {
-                    at[p] = S::hide(at[p] + 1);
-                }
+                at = at.map(|at| S::hide(at + 1));
             }
         }
         finish::<S, SEGS, PER, VECS>(t, acc);
+    }
+}
+
+/// Elements of the reduction that `gather` takes at once: their addresses differ by constants.
+const UNROLLED: usize = 4;
+
+/// Adds element `u` of the reduction, counted from `at`, to the sums of a `gather` tile.
+///
+/// # Safety
+/// As for the kernels.
+#[inline(always)]
+unsafe fn step<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
+    acc: &mut [[[S::V; VECS]; PER]; SEGS],
+    x: &[*const S::T; SEGS],
+    at: &[usize; PER],
+    u: usize,
+    w: *const S::T,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let weights: [S::V; VECS] = std::array::from_fn(|v| S::load(w.add(v * S::LANES)));
+        for s in 0..SEGS {
+            for p in 0..PER {
+                let x = S::splat(x[s].add(at[p]).add(u));
+                for v in 0..VECS {
+                    acc[s][p][v] = S::mul_add(x, weights[v], acc[s][p][v]);
+                }
+            }
+        }
     }
 }
 
@@ -147,7 +189,7 @@ unsafe fn start<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>
     }
 }
 
-/// Writes a tile's sums.
+/// Writes a tile's sums: `max(sum, slope * sum)`.
 ///
 /// # Safety
 /// As for the kernels.
@@ -156,11 +198,15 @@ unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize
     t: &GatherTile<S::T>,
     acc: [[[S::V; VECS]; PER]; SEGS],
 ) {
-    for s in 0..SEGS {
-        for p in 0..PER {
-            if p >= t.from[s] {
-                // SAFETY: by this function's contract.
-                unsafe { store_channels::<S, VECS>(t.y[s].add(p * t.y_step), acc[s][p], t.tail) }
+    // SAFETY: by this function's contract.
+    unsafe {
+        let slope = S::splat(&t.slope);
+        for s in 0..SEGS {
+            for p in 0..PER {
+                if p >= t.from[s] {
+                    let sums = acc[s][p].map(|sum| S::max(sum, S::mul(sum, slope)));
+                    store_channels::<S, VECS>(t.y[s].add(p * t.y_step), sums, t.tail);
+                }
             }
         }
     }
@@ -197,6 +243,9 @@ pub(super) struct WeightTile<'a, T> {
     pub add: bool,
 }
 
+/// Outputs of which the inputs are asked for ahead: some tens of cycles, as the second-level cache needs.
+const AHEAD: usize = 6;
+
 /// Sums the contributions of some outputs to one tile of the weight gradient.
 ///
 /// # Safety
@@ -212,6 +261,7 @@ pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &
             let end = dy.add(line.len * VECS * S::LANES);
             // A line is never empty; a loop that tests first would keep two copies of the sums.
             loop {
+                prefetch(x.wrapping_add(AHEAD * t.x_step));
                 let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
                 for r in 0..ROWS {
                     let x = S::splat(x.add(r));
