@@ -6,11 +6,15 @@
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::pack::{ChannelBlock, Packed, Reduction};
-use super::tile::{GatherTile, LONG, MAX_SEGS, NEXT, TAPS};
+use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
 
+/// Inputs of neighbouring outputs at a multiple of this, bytes, fall into the same set of the first-level cache, ...
+const SAME_SET: usize = 4096;
+/// ... which then holds those of so many segments beside the weights.
+const FEW_SEGMENTS: usize = 5;
 /// Tiles of a chunk.
 const CHUNK: usize = 16;
 
@@ -124,6 +128,9 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
         } else {
             per = outputs_per_segment(vecs);
             plan.segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
+            if plan.segments.x_step * T::BYTES % SAME_SET == 0 {
+                plan.by_segments = &plan.by_segments[..plan.by_segments.len().min(FEW_SEGMENTS)];
+            }
             scratch.reduction.cut(rows, run, plan.width * T::BYTES);
         }
         let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
@@ -226,7 +233,6 @@ unsafe fn run_tiles<T: Real>(
         start: std::ptr::null(),
         tail: block.tail,
         slope: T::ONE,
-        next: [x.as_ptr(); NEXT],
     };
     for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
         tile.pieces = &reduction.pieces[pieces.clone()];
@@ -242,10 +248,6 @@ unsafe fn run_tiles<T: Real>(
                     tile.y[s] = y.as_mut_ptr().add(segment.y + block.first);
                 }
                 tile.from[s] = segment.from;
-            }
-            let after = &segments[first_of((t + 1).min(tiles - 1))..];
-            for (next, segment) in tile.next.iter_mut().zip(after) {
-                *next = x.as_ptr().wrapping_add(segment.x);
             }
             // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
             unsafe { plan.by_segments[members.len() - 1](&tile) }

@@ -93,6 +93,11 @@ impl Blocks {
         })
     }
 
+    /// Number of blocks.
+    pub fn count(self) -> usize {
+        self.channels.div_ceil(self.lanes).div_ceil(MAX_VECS)
+    }
+
     /// All blocks.
     pub fn all(self) -> impl Iterator<Item = ChannelBlock> {
         (1..=MAX_VECS).rev().flat_map(move |vecs| self.of(vecs))

@@ -4,7 +4,7 @@
 use super::local::{BiasScratch, backward_bias};
 use super::{Conv, ConvLayer, ISAS, Isa, Local, reference};
 use crate::{Float, Layer};
-use shardmark_host::SOLO;
+use shardmark_host::{SOLO, Team};
 use shardmark_partition::{Region, SPATIAL, Shape, Span, Window};
 use shardmark_tensor::{Block, Real, rng};
 
@@ -91,19 +91,24 @@ impl Problem {
 
 /// Results of all passes as f64: y, dx, dw (PyTorch's order), db.
 fn run<T: Float>(problem: &Problem, isa: Isa) -> [Vec<f64>; 4] {
+    run_by::<T>(problem, isa, &SOLO)
+}
+
+/// The same by a team.
+fn run_by<T: Float>(problem: &Problem, isa: Isa, team: &Team) -> [Vec<f64>; 4] {
     let (x, dy) = (problem.x_block::<T>(), problem.dy_block::<T>());
     let mut local = problem.local::<T>(isa);
     let (y_region, x_region) = (Region::full(problem.y_shape), Region::full(problem.x_shape));
     // One more plane around catches writes beyond the part.
     let mut y = Block::from_fn(grown(y_region), |_| T::from_f64(77.0));
     let mut dx = Block::from_fn(grown(x_region), |_| T::from_f64(77.0));
-    local.forward(&SOLO, &x, &mut y, &y_region);
-    local.backward_data(&SOLO, &dy, &mut dx, &x_region);
+    local.forward(team, &x, &mut y, &y_region);
+    local.backward_data(team, &dy, &mut dx, &x_region);
     let mut dw = vec![T::from_f64(5.0); problem.weight.len()];
-    local.backward_weight(&SOLO, &x, &dy, &y_region, &mut dw);
+    local.backward_weight(team, &x, &dy, &y_region, &mut dw);
     let dw = problem.layer::<T>(isa).torch_layout(0, &dw);
     let mut db = vec![T::from_f64(5.0); problem.conv.k];
-    backward_bias(&SOLO, &dy, &y_region, &mut db, &mut BiasScratch::default());
+    backward_bias(team, &dy, &y_region, &mut db, &mut BiasScratch::default());
     for (block, region) in [(&y, y_region), (&dx, x_region)] {
         let around = block.data().iter().filter(|v| v.to_f64() == 77.0).count();
         assert!(around >= block.data().len() - region.len(), "a kernel wrote outside its part: {:?}", problem.conv);
@@ -155,6 +160,10 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::image(8, 9, 3, 1, 1, true), 1, [1, 30, 2]),
         (Conv::image(6, 130, 3, 1, 1, true), 1, [1, 1, 230]),
         (Conv::image(130, 6, 3, 1, 1, true), 1, [1, 6, 5]),
+        // A gradient larger than a cache; outputs for several gradients; panels of inputs in several groups.
+        (Conv::cube(90, 130, 3, 1, 1, false), 1, [2, 3, 2]),
+        (Conv::image(3, 5, 3, 1, 1, true), 1, [1, 97, 95]),
+        (Conv::image(30, 70, 1, 1, 0, true), 2, [1, 40, 61]),
     ]
 }
 
@@ -210,6 +219,23 @@ fn sub_boxes_give_the_same_bits() {
             local.backward_data(&SOLO, &dy, &mut whole, &input);
             pieces(&input).iter().for_each(|part| local.backward_data(&SOLO, &dy, &mut parts, part));
             assert_eq!(whole, parts, "{isa}: data gradient of {conv:?}");
+        }
+    }
+}
+
+#[test]
+fn any_team_gives_the_same_bits() {
+    for (conv, n, extents) in [
+        (Conv::cube(20, 35, 3, 1, 1, true), 1, [5, 16, 40]),
+        (Conv::cube(4, 16, 3, 1, 1, false), 2, [9, 25, 31]),
+        (Conv::cube(90, 130, 3, 2, 1, false), 1, [5, 5, 6]),
+        (Conv::image(130, 70, 1, 1, 0, true), 2, [1, 30, 11]),
+    ] {
+        let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
+        let alone = run_by::<f32>(&problem, Isa::selected(), &SOLO);
+        for threads in 2..=4 {
+            let team = Team::new(threads).expect("threads");
+            assert_eq!(run_by::<f32>(&problem, Isa::selected(), &team), alone, "{threads} threads: {conv:?}");
         }
     }
 }

@@ -44,20 +44,6 @@ pub(super) struct GatherTile<'a, T> {
     pub tail: usize,
     /// Results below zero are multiplied by it; at most 1.
     pub slope: T,
-    /// First inputs of segments that are computed next: the kernel asks for their memory as it goes.
-    pub next: [*const T; NEXT],
-}
-
-/// Positions that a tile asks for ahead; a power of two, so that taking turns is cheap.
-pub(super) const NEXT: usize = 8;
-
-impl<T> GatherTile<'_, T> {
-    /// Asks for a cache line of the next tile's inputs: in the course of a piece the first lines of each segment's.
-    #[inline(always)]
-    fn prefetch_next(&self, piece: &Piece, step: usize) {
-        let line = 64 / size_of::<T>();
-        prefetch(self.next[step % NEXT].wrapping_add(piece.offset + step / NEXT * line));
-    }
 }
 
 /// Computes one tile.
@@ -254,24 +240,32 @@ const AHEAD: usize = 6;
 pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &WeightTile<S::T>) {
     // SAFETY: by this function's contract.
     unsafe {
+        // The gradient arrives in the cache while the sums are computed.
+        for r in 0..ROWS {
+            for v in 0..VECS {
+                prefetch(t.dw.wrapping_add(r * t.dw_step + v * S::LANES));
+            }
+        }
         let mut acc = [[S::zero(); VECS]; ROWS];
         let mut dy = t.dy;
         for line in t.lines {
             let mut x = t.x.add(line.x);
-            let end = dy.add(line.len * VECS * S::LANES);
+            let mut left = line.len;
             // A line is never empty; a loop that tests first would keep two copies of the sums.
             loop {
                 prefetch(x.wrapping_add(AHEAD * t.x_step));
-                let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
-                for r in 0..ROWS {
-                    let x = S::splat(x.add(r));
-                    for v in 0..VECS {
-                        acc[r][v] = S::mul_add(x, g[v], acc[r][v]);
-                    }
-                }
-                dy = dy.add(VECS * S::LANES);
+                add_output::<S, ROWS, VECS>(&mut acc, x, dy);
                 x = x.add(t.x_step);
-                if dy == end {
+                if left == 1 {
+                    dy = dy.add(VECS * S::LANES);
+                    break;
+                }
+                prefetch(x.wrapping_add(AHEAD * t.x_step));
+                add_output::<S, ROWS, VECS>(&mut acc, x, dy.add(VECS * S::LANES));
+                x = x.add(t.x_step);
+                dy = dy.add(2 * VECS * S::LANES);
+                left -= 2;
+                if left == 0 {
                     break;
                 }
             }
@@ -284,6 +278,28 @@ pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &
                 sum = std::array::from_fn(|v| S::add(before[v], sum[v]));
             }
             store_channels::<S, VECS>(at, sum, t.tail);
+        }
+    }
+}
+
+/// Adds one output's products of inputs and gradients.
+///
+/// # Safety
+/// As for the kernels.
+#[inline(always)]
+unsafe fn add_output<S: Simd, const ROWS: usize, const VECS: usize>(
+    acc: &mut [[S::V; VECS]; ROWS],
+    x: *const S::T,
+    dy: *const S::T,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
+        for r in 0..ROWS {
+            let x = S::splat(x.add(r));
+            for v in 0..VECS {
+                acc[r][v] = S::mul_add(x, g[v], acc[r][v]);
+            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Drives the `weights` tiles: the weight gradient over a box of outputs.
 //!
-//! Loop nest: group of outputs / block of output channels / run of the reduction / tile. A group's gradients are copied
-//! to a contiguous panel, which stays in the first-level cache while all tiles of the reduction walk along it.
+//! Where neighbouring outputs share inputs (kernels wider than their stride): group of outputs / block of output
+//! channels / run of the reduction / tile. A group's gradients are copied to a contiguous panel, which stays in the
+//! first-level cache while all tiles of the reduction walk along it. Where they share none (1x1, dense, 2x2 at stride 2)
+//! the inputs of a tile are copied too, or a power of two of channels would put all outputs' inputs into the same few
+//! sets of the caches: group / tile of the reduction / block, with the panels of all blocks in the second-level cache.
 //!
 //! What a team shares, by sizes alone: chunks of the outputs, each summed into a gradient of its own while that is small
 //! beside the outputs; and blocks and rows of the gradient where chunks are few.
@@ -9,7 +12,7 @@
 use super::dispatch::Kernels;
 use super::gather::Sweep;
 use super::pack::{Aligned, Blocks, ChannelBlock, copy};
-use super::simd::prefetch;
+use super::simd::{prefetch, prefetch_second};
 use super::tile::{Line, WeightTile};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
@@ -19,12 +22,18 @@ use std::ops::Range;
 const GROUP: usize = 192;
 /// The same for a gradient that does not stay in the second-level cache from group to group.
 const LONG_GROUP: usize = 512;
-/// Bytes of a gradient that does.
+/// Bytes of a gradient that does, and of the panels of all blocks.
 const CACHED: usize = 1 << 20;
+/// Blocks that are worth copying the inputs that they share.
+const BLOCKS_APART: usize = 8;
+/// Channels whose panels stay in the second-level cache.
+const WIDE: usize = 1024;
 /// Parts that are enough for a team.
 const PARTS: usize = 8;
 /// Outputs that are worth a gradient of their own.
 const CHUNK: usize = 4096;
+/// Tiles whose inputs are copied at once where outputs share none: some cache lines of each output.
+const STRIP: usize = 8;
 /// Bytes of all gradients of chunks.
 const CHUNK_BYTES: usize = 16 << 20;
 
@@ -35,7 +44,14 @@ pub(super) struct Scratch<T> {
     groups: Vec<Range<usize>>,
     /// Gradients of all chunks but the first.
     partial: Vec<T>,
-    panels: PerThread<Aligned<T>>,
+    panels: PerThread<Panels<T>>,
+}
+
+/// Copies of a group's gradients and of a tile's inputs.
+#[derive(Default)]
+struct Panels<T> {
+    dy: Aligned<T>,
+    x: Aligned<T>,
 }
 
 /// Overwrites `dw` with the gradient of the weights `[rows * run][channels]`, the sum over the outputs of a box.
@@ -65,10 +81,23 @@ pub(super) fn sum<T: Real>(
     let Scratch { lines, groups, partial, panels } = scratch;
     panels.fit(team);
     let bytes = std::mem::size_of_val(dw);
-    list_lines(&sweep, if bytes > CACHED { LONG_GROUP } else { GROUP }, lines, groups);
     let blocks = Blocks { channels, lanes: kernels.lanes };
+    let apart = sweep.x_step[3] >= run && blocks.count() >= BLOCKS_APART;
+    let most = match (apart, bytes > CACHED) {
+        (true, _) => (CACHED / (channels.min(WIDE) * T::BYTES)).clamp(GROUP, LONG_GROUP),
+        (false, true) => LONG_GROUP,
+        (false, false) => GROUP,
+    };
+    list_lines(&sweep, most, lines, groups);
     let outputs = sweep.extent.iter().product();
-    let split = Split::new(outputs, bytes, groups.len(), blocks.all().count(), rows.len());
+    let split = if apart {
+        let strips = rows.len() * strips(kernels, run).len();
+        let mut split = Split::new(outputs, bytes, groups.len(), 1, strips);
+        split.blocks = [blocks.count(), channels.div_ceil(WIDE)];
+        split
+    } else {
+        Split::new(outputs, bytes, groups.len(), blocks.count(), rows.len())
+    };
     let len = dw.len();
     if partial.len() < len * (split.chunks - 1) {
         partial.resize(len * (split.chunks - 1), T::ZERO);
@@ -85,9 +114,16 @@ pub(super) fn sum<T: Real>(
         let groups = &groups[cut(chunk)..cut(chunk + 1)];
         for (i, group) in groups.iter().enumerate() {
             let next = groups.get(i + 1).map_or(&[][..], |next| &lines[next.clone()]);
-            let (blocks, rows, panel) = (blocks.clone(), rows.clone(), &mut panels.of(thread));
+            let target = Target { blocks: blocks.clone(), rows: rows.clone(), dw, add: i > 0 };
+            let (group, panels) = (Group { lines: &lines[group.clone()], next }, &mut panels.of(thread));
             // SAFETY: the lines lie inside the box, whose inputs and outputs were checked above, as was dw's length.
-            unsafe { problem.sum_group(&lines[group.clone()], next, blocks, rows, dw, i > 0, panel) };
+            unsafe {
+                if apart {
+                    problem.sum_apart(&group, &target, panels)
+                } else {
+                    problem.sum_group(&group, &target, panels)
+                }
+            }
         }
     });
     add_partials(&first, &others, split.chunks - 1, team);
@@ -178,45 +214,104 @@ struct Problem<'a, T: 'static> {
     y_step: usize,
 }
 
+/// Outputs whose contributions are summed, and those that come after them.
+struct Group<'a> {
+    lines: &'a [Line],
+    next: &'a [Line],
+}
+
+impl Group<'_> {
+    /// Number of outputs.
+    fn len(&self) -> usize {
+        self.lines.iter().map(|l| l.len).sum()
+    }
+
+    /// The outputs that come next, `share` at a time.
+    fn ahead(&self) -> impl Iterator<Item = (&Line, usize)> {
+        self.next.iter().flat_map(|line| (0..line.len).map(move |i| (line, i)))
+    }
+
+    /// How many of them fall to each of `times`.
+    fn share(&self, times: usize) -> usize {
+        self.next.iter().map(|l| l.len).sum::<usize>().div_ceil(times)
+    }
+}
+
+/// The part of a gradient that is written.
+struct Target<T> {
+    blocks: Range<usize>,
+    /// Rows of the reduction, or strips where outputs share no inputs.
+    rows: Range<usize>,
+    dw: *mut T,
+    /// Whether to add to it, or to overwrite it.
+    add: bool,
+}
+
+/// A run of the reduction cut into tiles, and those into strips.
+#[derive(Clone, Copy)]
+struct Strips {
+    run: usize,
+    tiles: usize,
+}
+
+/// The strips of a run of the reduction.
+fn strips<T: Real>(kernels: &Kernels<T>, run: usize) -> Strips {
+    let most = kernels.weights.iter().map(|by_rows| by_rows.len()).min().unwrap_or(1);
+    Strips { run, tiles: run.div_ceil(most) }
+}
+
+impl Strips {
+    /// Number of strips.
+    fn len(self) -> usize {
+        self.tiles.div_ceil(STRIP)
+    }
+
+    /// Tiles of a strip.
+    fn tiles(self, strip: usize) -> Range<usize> {
+        strip * self.tiles / self.len()..(strip + 1) * self.tiles / self.len()
+    }
+
+    /// Reduction elements of a tile.
+    fn span(self, tile: usize) -> Range<usize> {
+        tile * self.run / self.tiles..(tile + 1) * self.run / self.tiles
+    }
+}
+
 impl<T: Real> Problem<'_, T> {
-    /// Sums over one group of outputs into some blocks and rows of `dw`, and asks for the memory of the `next` meanwhile.
+    /// Sums over one group of outputs, which share inputs, and asks for the memory of the next meanwhile.
     ///
     /// # Safety
     /// All inputs and gradients of the lines lie inside `x` and `dy`; `dw` has `rows * run * channels` elements, and nobody
-    /// else touches those of these blocks and rows.
-    unsafe fn sum_group(
-        &self,
-        lines: &[Line],
-        next: &[Line],
-        blocks: Range<usize>,
-        rows: Range<usize>,
-        dw: *mut T,
-        add: bool,
-        panel: &mut Aligned<T>,
-    ) {
+    /// else touches those of the target's blocks and rows.
+    unsafe fn sum_group(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
         let Problem { kernels, x, dy, run, blocks: Blocks { channels, lanes }, .. } = *self;
-        let outputs = next.iter().map(|l| l.len).sum::<usize>();
-        for block in self.blocks.all().skip(blocks.start).take(blocks.len()) {
-            let width = block.vecs * lanes;
-            self.fill_panel(lines, &dy[block.first..], width, block.existing(lanes), panel);
+        for block in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()) {
+            let (width, existing) = (block.vecs * lanes, block.existing(lanes));
+            panels.dy.resize(group.len() * width);
+            self.fill_panel(group.lines, &dy[block.first..], width, existing, panels.dy.as_mut_slice());
             let by_rows = kernels.weights[block.vecs - 1];
             let tiles = run.div_ceil(by_rows.len());
-            let share = outputs.div_ceil(rows.len() * tiles);
-            let mut ahead = next.iter().flat_map(|line| (0..line.len).map(move |i| (line, i)));
-            for row in rows.clone() {
+            let share = group.share(target.rows.len() * tiles);
+            let mut ahead = group.ahead();
+            for row in target.rows.clone() {
                 for t in 0..tiles {
                     let (lo, hi) = (t * run / tiles, (t + 1) * run / tiles);
-                    ahead.by_ref().take(share).for_each(|(line, i)| self.prefetch_output(line, i, &block));
+                    ahead.by_ref().take(share).for_each(|(line, i)| {
+                        self.prefetch_gradients(line, i, block.first..block.first + existing);
+                        if block.first == 0 {
+                            self.prefetch_inputs(line, i);
+                        }
+                    });
                     let tile = WeightTile {
                         x: x[self.rows[row] + lo..].as_ptr(),
                         x_step: self.x_step,
-                        lines,
-                        dy: panel.as_slice().as_ptr(),
+                        lines: group.lines,
+                        dy: panels.dy.as_slice().as_ptr(),
                         // SAFETY: an element of dw.
-                        dw: unsafe { dw.add((row * run + lo) * channels + block.first) },
+                        dw: unsafe { target.dw.add((row * run + lo) * channels + block.first) },
                         dw_step: channels,
                         tail: block.tail,
-                        add,
+                        add: target.add,
                     };
                     // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
                     unsafe { by_rows[hi - lo - 1](&tile) }
@@ -225,11 +320,76 @@ impl<T: Real> Problem<'_, T> {
         }
     }
 
+    /// The same for outputs that share no inputs; the target's rows are strips.
+    ///
+    /// # Safety
+    /// As for [`Problem::sum_group`].
+    unsafe fn sum_apart(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
+        let Problem { kernels, x, dy, run, blocks: Blocks { channels, lanes }, .. } = *self;
+        let outputs = group.len();
+        let blocks = || self.blocks.all().skip(target.blocks.start).take(target.blocks.len());
+        let first = blocks().next().map_or(0, |block| block.first);
+        let panel_of = |block: &ChannelBlock| (block.first - first) * outputs;
+        panels.dy.resize(blocks().map(|block| block.vecs * lanes).sum::<usize>() * outputs);
+        for block in blocks() {
+            let panel = &mut panels.dy.as_mut_slice()[panel_of(&block)..];
+            self.fill_panel(group.lines, &dy[block.first..], block.vecs * lanes, block.existing(lanes), panel);
+        }
+        let strips = strips(kernels, run);
+        let calls =
+            target.rows.clone().map(|s| strips.tiles(s % strips.len()).len()).sum::<usize>() * target.blocks.len();
+        let share = group.share(calls);
+        let mut ahead = group.ahead();
+        let line = [Line { x: 0, y: 0, len: outputs }];
+        for strip in target.rows.clone() {
+            let (row, tiles) = (strip / strips.len(), strips.tiles(strip % strips.len()));
+            let span = strips.span(tiles.start).start..strips.span(tiles.end - 1).end;
+            panels.x.resize(outputs * span.len());
+            self.fill_inputs(
+                group.lines,
+                &x[self.rows[row]..],
+                tiles.clone().map(|t| strips.span(t)),
+                panels.x.as_mut_slice(),
+            );
+            for t in tiles {
+                let Range { start: lo, end: hi } = strips.span(t);
+                for block in blocks() {
+                    ahead.by_ref().take(share).for_each(|(line, i)| self.prefetch_output(line, i));
+                    let tile = WeightTile {
+                        x: panels.x.as_slice()[(lo - span.start) * outputs..].as_ptr(),
+                        x_step: hi - lo,
+                        lines: &line,
+                        dy: panels.dy.as_slice()[panel_of(&block)..].as_ptr(),
+                        // SAFETY: an element of dw.
+                        dw: unsafe { target.dw.add((row * run + lo) * channels + block.first) },
+                        dw_step: channels,
+                        tail: block.tail,
+                        add: target.add,
+                    };
+                    // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
+                    unsafe { kernels.weights[block.vecs - 1][hi - lo - 1](&tile) }
+                }
+            }
+        }
+    }
+
+    /// Copies the inputs in `spans` of each of the lines' outputs to `[span][outputs][inputs]`.
+    fn fill_inputs(&self, lines: &[Line], x: &[T], spans: impl Iterator<Item = Range<usize>> + Clone, panel: &mut [T]) {
+        let outputs = lines.iter().map(|l| l.len).sum::<usize>();
+        let positions = lines.iter().flat_map(|line| (0..line.len).map(move |i| line.x + i * self.x_step));
+        for (i, at) in positions.enumerate() {
+            let mut first = 0;
+            for span in spans.clone() {
+                copy(&mut panel[first + i * span.len()..][..span.len()], &x[at + span.start..]);
+                first += outputs * span.len();
+            }
+        }
+    }
+
     /// Copies the gradients of the lines' outputs, `existing` channels each, to `[outputs][width]`; what lies in the
     /// other lanes is never used.
-    fn fill_panel(&self, lines: &[Line], dy: &[T], width: usize, existing: usize, panel: &mut Aligned<T>) {
-        panel.resize(lines.iter().map(|l| l.len).sum::<usize>() * width);
-        let mut to = panel.as_mut_slice();
+    fn fill_panel(&self, lines: &[Line], dy: &[T], width: usize, existing: usize, panel: &mut [T]) {
+        let mut to = panel;
         for line in lines {
             let (here, rest) = to.split_at_mut(line.len * width);
             for (to, from) in here.chunks_exact_mut(width).zip(dy[line.y..].chunks(self.y_step)) {
@@ -239,15 +399,25 @@ impl<T: Real> Problem<'_, T> {
         }
     }
 
-    /// Asks for the gradients of an output in a block and, with the first block, for the last of its inputs (the others
-    /// were used by earlier lines).
-    fn prefetch_output(&self, line: &Line, i: usize, block: &ChannelBlock) {
-        let per_line = 64 / T::BYTES;
-        let dy = self.dy[line.y + i * self.y_step + block.first..].as_ptr();
-        (0..block.vecs * self.blocks.lanes).step_by(per_line).for_each(|c| prefetch(dy.wrapping_add(c)));
-        if block.first == 0 {
-            let x = self.x[line.x + i * self.x_step + self.rows[self.rows.len() - 1]..].as_ptr();
-            (0..self.x_step).step_by(per_line).for_each(|c| prefetch(x.wrapping_add(c)));
+    /// Asks for the memory of an output's gradients.
+    fn prefetch_gradients(&self, line: &Line, i: usize, channels: Range<usize>) {
+        let dy = self.dy[line.y + i * self.y_step..].as_ptr();
+        channels.step_by(64 / T::BYTES).for_each(|c| prefetch(dy.wrapping_add(c)));
+    }
+
+    /// Asks for the memory of an output's inputs in the last row, of which one step is new.
+    fn prefetch_inputs(&self, line: &Line, i: usize) {
+        let x = self.x[line.x + i * self.x_step + self.rows[self.rows.len() - 1]..].as_ptr();
+        (0..self.x_step).step_by(64 / T::BYTES).for_each(|c| prefetch(x.wrapping_add(c)));
+    }
+
+    /// Asks for all gradients and inputs of an output in the second-level cache: they are copied before they are used.
+    fn prefetch_output(&self, line: &Line, i: usize) {
+        let dy = self.dy[line.y + i * self.y_step..].as_ptr();
+        (0..self.blocks.channels).step_by(64 / T::BYTES).for_each(|c| prefetch_second(dy.wrapping_add(c)));
+        for row in self.rows {
+            let x = self.x[line.x + i * self.x_step + row..].as_ptr();
+            (0..self.run).step_by(64 / T::BYTES).for_each(|c| prefetch_second(x.wrapping_add(c)));
         }
     }
 }
