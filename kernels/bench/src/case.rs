@@ -55,8 +55,8 @@ impl Case {
         }
         let weight = random(2, conv.c * conv.k * conv.taps());
         let mut local = Local::new(conv.clone(), isa);
-        local.pack_forward(&weight, &[]);
-        local.pack_backward(&weight);
+        local.pack_forward(&SOLO, &weight, &[]);
+        local.pack_backward(&SOLO, &weight);
         Case {
             local,
             x: filled(around_x, &inputs, 0),

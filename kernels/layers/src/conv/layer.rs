@@ -54,7 +54,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         if !self.forward_is_packed {
             let bias = self.params.get(1).map_or(&[][..], |b| &b.value);
-            self.local.pack_forward(&self.params[0].value, bias);
+            self.local.pack_forward(env.team, &self.params[0].value, bias);
             self.forward_is_packed = true;
         }
         self.local.forward(env.team, x, y, part);
@@ -71,7 +71,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
         part: &Region,
     ) -> Result<(), LayerError> {
         if !self.backward_is_packed {
-            self.local.pack_backward(&self.params[0].value);
+            self.local.pack_backward(env.team, &self.params[0].value);
             self.backward_is_packed = true;
         }
         self.local.backward_data(env.team, dy, dx, part);

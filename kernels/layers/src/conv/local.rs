@@ -67,18 +67,18 @@ impl<T: Real> Local<T> {
     }
 
     /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
-    pub fn pack_forward(&mut self, weight: &[T], bias: &[T]) {
+    pub fn pack_forward(&mut self, team: &Team, weight: &[T], bias: &[T]) {
         let blocks = Blocks { channels: self.spec.k, lanes: self.kernels.lanes };
         let [d, h, w] = self.spec.windows;
         let inputs =
             Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: self.spec.c, dense_w: w.stride == 1 };
-        self.forward.fill_rows(blocks, inputs, weight);
+        self.forward.fill_rows(team, blocks, inputs, weight);
         self.forward.set_start(bias);
     }
 
     /// Packs the weights `[KD, KH, KW, C, K]` for the data gradient: for each class of input positions its taps,
     /// flipped, with channels transposed.
-    pub fn pack_backward(&mut self, weight: &[T]) {
+    pub fn pack_backward(&mut self, team: &Team, weight: &[T]) {
         let Conv { c, k, windows, .. } = self.spec;
         let [_, kh, kw] = windows.map(|w| w.kernel);
         let blocks = Blocks { channels: c, lanes: self.kernels.lanes };
@@ -89,7 +89,7 @@ impl<T: Real> Local<T> {
                 .flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k)))
                 .collect();
             let inputs = Inputs { rows: offsets.len() / q[2].taps.max(1), taps: q[2].taps, channels: k, dense_w: true };
-            packed.fill_columns(blocks, inputs, &offsets, weight);
+            packed.fill_columns(team, blocks, inputs, &offsets, weight);
         }
     }
 

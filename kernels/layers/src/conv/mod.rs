@@ -10,10 +10,12 @@ mod dispatch;
 mod gather;
 mod layer;
 mod local;
+mod matrix;
 mod pack;
 pub mod reference;
 mod simd;
 mod tile;
+mod transpose;
 mod weights;
 
 #[cfg(test)]
@@ -22,6 +24,8 @@ mod tests;
 pub use dispatch::{ISAS, Isa};
 pub use layer::ConvLayer;
 pub use local::Local;
+pub(crate) use matrix::Matrix;
+pub use transpose::{ConvTranspose, TransposedLocal};
 
 use crate::{Init, ParamSpec};
 use shardmark_partition::Window;

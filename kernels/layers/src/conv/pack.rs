@@ -2,11 +2,15 @@
 
 use super::dispatch::MAX_VECS;
 use super::tile::{Piece, TAPS};
+use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
 
 /// Bytes of weights that stay in the first-level cache while a kernel goes over many outputs.
 const SLICE_BYTES: usize = 24 << 10;
+
+/// Columns that are transposed at once.
+const COLUMNS: usize = 64;
 
 /// A vector that starts at a cache line.
 #[derive(Clone, Debug, Default)]
@@ -158,34 +162,47 @@ impl<T: Real> Packed<T> {
     }
 
     /// Packs weights `[inputs][channels]`.
-    pub fn fill_rows(&mut self, blocks: Blocks, inputs: Inputs, weight: &[T]) {
-        self.resize(blocks, inputs);
-        for block in blocks.all() {
+    pub fn fill_rows(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, weight: &[T]) {
+        self.fill(team, blocks, inputs, |block, to| {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            let to = &mut self.data.as_mut_slice()[block.first * inputs.len()..];
             for (r, from) in weight.chunks_exact(blocks.channels).enumerate() {
                 let at = inputs.position(block.vecs, r) * width;
                 copy(&mut to[at..at + existing], &from[block.first..]);
             }
-        }
+        });
     }
 
     /// Packs the transposes of matrices `[channels][input channels]`, one for each tap, that start at `offsets`.
-    pub fn fill_columns(&mut self, blocks: Blocks, inputs: Inputs, offsets: &[usize], weight: &[T]) {
-        self.resize(blocks, inputs);
+    pub fn fill_columns(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, offsets: &[usize], weight: &[T]) {
         let inner = inputs.channels;
-        for block in blocks.all() {
+        self.fill(team, blocks, inputs, |block, to| {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
             let step = if inputs.by_taps(block.vecs) { inputs.taps } else { 1 };
             for (i, offset) in offsets.iter().enumerate() {
-                let at = block.first * inputs.len() + inputs.position(block.vecs, i * inner) * width;
-                let to = &mut self.data.as_mut_slice()[at..];
-                let rows = weight[offset + block.first * inner..].chunks_exact(inner);
-                for (c, row) in rows.take(existing).enumerate() {
-                    to.iter_mut().skip(c).step_by(width * step).zip(row).for_each(|(to, from)| *to = *from);
+                let to = &mut to[inputs.position(block.vecs, i * inner) * width..];
+                let rows = &weight[offset + block.first * inner..];
+                // A strip of columns at a time: its lines stay in the cache until every row has written to them.
+                for first in (0..inner).step_by(COLUMNS) {
+                    let columns = first..inner.min(first + COLUMNS);
+                    for (c, row) in rows.chunks_exact(inner).take(existing).enumerate() {
+                        let to = to.iter_mut().skip(first * width * step + c).step_by(width * step);
+                        to.zip(&row[columns.clone()]).for_each(|(to, from)| *to = *from);
+                    }
                 }
             }
-        }
+        });
+    }
+
+    /// Fills the weights of each block.
+    fn fill(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, fill: impl Fn(ChannelBlock, &mut [T]) + Sync) {
+        self.resize(blocks, inputs);
+        let data = SharedMut::new(self.data.as_mut_slice());
+        team.run(blocks.count(), |_, part| {
+            let block = blocks.all().nth(part).expect("a part is one of the blocks");
+            let first = block.first * inputs.len();
+            // SAFETY: blocks do not overlap.
+            fill(block, unsafe { data.part(first..first + block.vecs * blocks.lanes * inputs.len()) });
+        });
     }
 
     /// Start values of the sums: the bias.

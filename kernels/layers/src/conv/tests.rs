@@ -2,7 +2,7 @@
 //! sub-boxes to the bit.
 
 use super::local::{BiasScratch, backward_bias};
-use super::{Conv, ConvLayer, ISAS, Isa, Local, reference};
+use super::{Conv, ConvLayer, ConvTranspose, ISAS, Isa, Local, TransposedLocal, reference};
 use crate::{Float, Layer};
 use shardmark_host::{SOLO, Team};
 use shardmark_partition::{Region, SPATIAL, Shape, Span, Window};
@@ -83,8 +83,8 @@ impl Problem {
     fn local<T: Float>(&self, isa: Isa) -> Local<T> {
         let layer = self.layer::<T>(isa);
         let mut local = Local::new(self.conv.clone(), isa);
-        local.pack_forward(&layer.params()[0].value, layer.params().get(1).map_or(&[], |b| &b.value));
-        local.pack_backward(&layer.params()[0].value);
+        local.pack_forward(&SOLO, &layer.params()[0].value, layer.params().get(1).map_or(&[], |b| &b.value));
+        local.pack_backward(&SOLO, &layer.params()[0].value);
         local
     }
 }
@@ -176,6 +176,60 @@ fn small_integers_are_exact_on_every_instruction_set() {
             assert_eq!(run::<f32>(&problem, isa), expected, "{isa}: {conv:?} over {n} x {extents:?}");
         }
         assert_eq!(run::<f64>(&problem, Isa::Portable), expected, "f64: {conv:?} over {n} x {extents:?}");
+    }
+}
+
+#[test]
+fn transposed_small_integers_are_exact() {
+    let w = |kernel, stride, pad, pad_after| Window { kernel, stride, pad, pad_after };
+    for (c, k, windows, n, extents) in [
+        (20, 35, [w(2, 2, 0, 0); 3], 1, [2, 3, 4]),
+        (3, 1, [w(3, 2, 1, 1); 3], 2, [3, 2, 5]),
+        (16, 32, [w(1, 1, 0, 0), w(3, 1, 1, 1), w(4, 2, 1, 0)], 1, [1, 5, 9]),
+        (5, 4, [w(1, 2, 0, 0), w(2, 3, 0, 0), w(1, 1, 0, 0)], 1, [3, 3, 1]),
+    ] {
+        let spec = ConvTranspose { c, k, windows };
+        let x_shape = [n, extents[0], extents[1], extents[2], c];
+        let y_shape = spec.out_shape(x_shape);
+        // The adjoint's problem: its input is the output here.
+        let problem = Problem::integers(&spec.adjoint(), n, [y_shape[1], y_shape[2], y_shape[3]]);
+        assert_eq!(problem.y_shape, x_shape, "{spec:?}");
+        let [dx, y, dw, _] = expected(&problem);
+        for isa in isas() {
+            let weight = problem.layer::<f32>(isa).params()[0].value.clone();
+            let mut local = TransposedLocal::<f32>::new(&spec, isa);
+            local.pack_forward(&SOLO, &weight);
+            local.pack_backward(&SOLO, &weight);
+            let (x, dy) = (problem.dy_block::<f32>(), problem.x_block::<f32>());
+            let (inputs, outputs) = (Region::full(x_shape), Region::full(y_shape));
+            let (mut y_block, mut dx_block) = (Block::zeros(outputs), Block::zeros(inputs));
+            local.forward(&SOLO, &x, &mut y_block, &outputs);
+            local.backward_data(&SOLO, &dy, &mut dx_block, &inputs);
+            let mut dw_own = vec![5.0; weight.len()];
+            local.backward_weight(&SOLO, &x, &dy, &inputs, &mut dw_own);
+            let dw_own = problem.layer::<f32>(isa).torch_layout(0, &dw_own);
+            let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
+            assert_eq!(wide(y_block.data()), y, "{isa}: forward of {spec:?}");
+            assert_eq!(wide(dx_block.data()), dx, "{isa}: data gradient of {spec:?}");
+            assert_eq!(wide(&dw_own), dw, "{isa}: weight gradient of {spec:?}");
+        }
+    }
+}
+
+#[test]
+fn a_slope_multiplies_what_is_below_zero() {
+    let conv = Conv::cube(70, 33, 3, 1, 1, true);
+    let problem = Problem::integers(&conv, 1, [2, 5, 6]);
+    let (x, all) = (problem.x_block(), Region::full(problem.y_shape));
+    for isa in isas() {
+        let mut local = problem.local::<f32>(isa);
+        let (mut plain, mut sloped) = (Block::zeros(all), Block::zeros(all));
+        local.forward(&SOLO, &x, &mut plain, &all);
+        local.set_slope(0.01);
+        local.forward(&SOLO, &x, &mut sloped, &all);
+        assert!(plain.data().iter().any(|&v| v < 0.0) && plain.data().iter().any(|&v| v > 0.0));
+        plain.data_mut().iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { *v * 0.01 });
+        assert_eq!(plain, sloped, "{isa}");
     }
 }
 

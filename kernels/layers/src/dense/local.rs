@@ -1,34 +1,59 @@
-//! Dense kernels on rows: `x: [R, C]`, `y: [R, K]`, `weight: [K, C]`, each over the weight once.
+//! Dense kernels on few rows: `x: [R, C]`, `y: [R, K]`, `weight: [K, C]`, each over the weight once. A team shares the
+//! output features, or the input features of the data gradient.
 
 use crate::Float;
 use crate::simd::{STRIP, multiversion, strip};
+use shardmark_host::{SharedMut, Team};
+use std::ops::Range;
 
 /// Rows that are worked on together, so that what they share is loaded less often.
 const ROWS: usize = 4;
+/// Weights that are worth a part of their own.
+const PART: usize = 1 << 16;
+
+/// Calls `work` with ranges of `0..count`, each worth about `PART` weights of the `len` in all.
+fn share(team: &Team, count: usize, len: usize, work: impl Fn(Range<usize>) + Sync) {
+    let parts = (len / PART).clamp(1, count.max(1));
+    team.run(parts, |_, part| work(part * count / parts..(part + 1) * count / parts));
+}
+
+/// `y = x weight^T + bias`; an empty bias adds nothing.
+pub(super) fn forward<T: Float>(team: &Team, weight: &[T], bias: &[T], c: usize, x: &[T], y: &mut [T]) {
+    let k = weight.len() / c;
+    let y = SharedMut::new(y);
+    share(team, k, weight.len(), |outputs| features(weight, bias, c, x, outputs, &y));
+}
 
 multiversion! {
-    /// `y = x weight^T + bias`; an empty bias adds nothing.
-    pub(super) fn forward<T: Float>(weight: &[T], bias: &[T], c: usize, x: &[T], y: &mut [T]) {
+    /// Some output features of all rows; nobody else writes them.
+    fn features<T: Float>(
+        weight: &[T], bias: &[T], c: usize, x: &[T], outputs: Range<usize>, y: &SharedMut<T>,
+    ) {
         let (k, rows) = (weight.len() / c, x.len() / c);
-        for (o, weight) in weight.chunks_exact(c).enumerate() {
-            let bias = bias.get(o).copied().unwrap_or(T::ZERO);
+        for o in outputs {
+            let (weight, bias) = (&weight[o * c..(o + 1) * c], bias.get(o).copied().unwrap_or(T::ZERO));
             let mut row = 0;
             while row < rows {
-                let (x, y) = (&x[row * c..], &mut y[row * k + o..]);
+                let x = &x[row * c..];
+                let mut write = |r: usize, value: T| {
+                    let at = (row + r) * k + o;
+                    // SAFETY: this call alone writes this feature.
+                    unsafe { y.part(at..at + 1).fill(value) };
+                };
                 row += match rows - row {
-                    ROWS.. => dots::<T, ROWS>(weight, bias, x, k, y),
-                    2.. => dots::<T, 2>(weight, bias, x, k, y),
-                    _ => dots::<T, 1>(weight, bias, x, k, y),
+                    ROWS.. => dots::<T, ROWS>(weight, bias, x, &mut write),
+                    2.. => dots::<T, 2>(weight, bias, x, &mut write),
+                    _ => dots::<T, 1>(weight, bias, x, &mut write),
                 };
             }
         }
     }
 }
 
-/// Dot products of `weight` with the first `R` rows of `x`, plus `bias`, into every `k`-th element of `y`; returns `R`.
+/// Dot products of `weight` with the first `R` rows of `x`, plus `bias`, each given to `write`; returns `R`.
 /// Each is added up in the same order for every `R`: what a sample gives does not depend on its neighbours.
 #[inline(always)]
-fn dots<T: Float, const R: usize>(weight: &[T], bias: T, x: &[T], k: usize, y: &mut [T]) -> usize {
+fn dots<T: Float, const R: usize>(weight: &[T], bias: T, x: &[T], write: &mut impl FnMut(usize, T)) -> usize {
     let c = weight.len();
     let x: [&[T]; R] = std::array::from_fn(|r| &x[r * c..(r + 1) * c]);
     let mut lanes = [[T::ZERO; STRIP]; R];
@@ -44,7 +69,7 @@ fn dots<T: Float, const R: usize>(weight: &[T], bias: T, x: &[T], k: usize, y: &
     }
     for r in 0..R {
         let rest = (strips..c).fold(T::ZERO, |sum, i| sum + weight[i] * x[r][i]);
-        y[r * k] = rest + sum(&lanes[r]) + bias;
+        write(r, rest + sum(&lanes[r]) + bias);
     }
     R
 }
@@ -66,37 +91,57 @@ fn sum<T: Float>(lanes: &[T; STRIP]) -> T {
     lanes[0]
 }
 
+/// `dx = dy weight`.
+pub(super) fn backward_data<T: Float>(team: &Team, weight: &[T], c: usize, dy: &[T], dx: &mut [T]) {
+    let dx = SharedMut::new(dx);
+    share(team, c, weight.len(), |inputs| input_gradients(weight, c, dy, inputs, &dx));
+}
+
 multiversion! {
-    /// `dx = dy weight`; `dx` starts as zero.
-    pub(super) fn backward_data<T: Float>(weight: &[T], c: usize, dy: &[T], dx: &mut [T]) {
+    /// Some input features of all rows; nobody else writes them.
+    fn input_gradients<T: Float>(weight: &[T], c: usize, dy: &[T], inputs: Range<usize>, dx: &SharedMut<T>) {
         let k = weight.len() / c;
+        let rows = || dy.chunks_exact(k).enumerate().map(|(row, dy)| {
+            // SAFETY: this call alone writes these features.
+            (dy, unsafe { dx.part(row * c + inputs.start..row * c + inputs.end) })
+        });
+        rows().for_each(|(_, dx)| dx.fill(T::ZERO));
         let joined = k / ROWS * ROWS;
+        let of = |o: usize| &weight[o * c + inputs.start..o * c + inputs.end];
         for o in (0..joined).step_by(ROWS) {
-            let [a, b, d, e]: [&[T]; ROWS] = std::array::from_fn(|i| &weight[(o + i) * c..(o + i + 1) * c]);
-            for (dy, dx) in dy.chunks_exact(k).zip(dx.chunks_exact_mut(c)) {
+            let [a, b, d, e]: [&[T]; ROWS] = std::array::from_fn(|i| of(o + i));
+            for (dy, dx) in rows() {
                 let [ya, yb, yd, ye] = strip::<T, ROWS>(&dy[o..]);
-                for i in 0..c {
+                for i in 0..dx.len() {
                     dx[i] += (ya * a[i] + yb * b[i]) + (yd * d[i] + ye * e[i]);
                 }
             }
         }
         for o in joined..k {
-            let weight = &weight[o * c..(o + 1) * c];
-            for (dy, dx) in dy.chunks_exact(k).zip(dx.chunks_exact_mut(c)) {
+            for (dy, dx) in rows() {
                 let dy = dy[o];
-                for (dx, &w) in dx.iter_mut().zip(weight) {
-                    *dx += dy * w;
-                }
+                dx.iter_mut().zip(of(o)).for_each(|(dx, &w)| *dx += dy * w);
             }
         }
     }
 }
 
+/// `dweight = dy^T x`; zero without rows.
+pub(super) fn weight_gradient<T: Float>(team: &Team, c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
+    let len = dweight.len();
+    let dweight = SharedMut::new(dweight);
+    share(team, k, len, |outputs| {
+        // SAFETY: every output feature has its own gradients.
+        let own = unsafe { dweight.part(outputs.start * c..outputs.end * c) };
+        weight_gradients(c, k, x, dy, outputs, own);
+    });
+}
+
 multiversion! {
-    /// `dweight = dy^T x`; zero without rows.
-    pub(super) fn weight_gradient<T: Float>(c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
+    /// Gradients of the weights of some output features.
+    fn weight_gradients<T: Float>(c: usize, k: usize, x: &[T], dy: &[T], outputs: Range<usize>, dweight: &mut [T]) {
         let rows = x.len() / c;
-        for (o, dw) in dweight.chunks_exact_mut(c).enumerate() {
+        for (o, dw) in outputs.zip(dweight.chunks_exact_mut(c)) {
             dw.fill(T::ZERO);
             let joined = rows / ROWS * ROWS;
             for row in (0..joined).step_by(ROWS) {

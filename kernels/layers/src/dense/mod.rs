@@ -2,7 +2,8 @@
 //!
 //! Dense: `y[n, k] = sum_c x[n, c] * weight[k, c] + bias[k]`, `dx[n, c] = sum_k dy[n, k] * weight[k, c]`,
 //! `dweight[k, c] = sum_n dy[n, k] * x[n, c]`, `dbias[k] = sum_n dy[n, k]`. A rank has few samples (1 to 8), so time is
-//! the reading of the weight: each kernel goes over it once.
+//! the reading of the weight: each kernel goes over it once. Many rows (tokens) are a matrix product, by the tiles of the
+//! convolution.
 
 mod flatten;
 mod local;
@@ -12,8 +13,9 @@ mod tests;
 
 pub use flatten::{Flatten, FlattenLayer};
 
+use crate::conv::{Isa, Matrix};
 use crate::{Env, Float, Init, Layer, LayerError, Param, ParamSpec};
-use shardmark_partition::{Dim, Region};
+use shardmark_partition::Region;
 use shardmark_tensor::Block;
 
 /// Fully connected layer from `c` to `k` features.
@@ -41,55 +43,88 @@ impl Dense {
     }
 }
 
+/// Rows from which on the weight is packed and the tiles of the convolution do the work.
+const MANY_ROWS: usize = 16;
+
 /// [`Dense`] on a rank; parameters in PyTorch's layout.
-#[derive(Clone, Debug)]
-pub struct DenseLayer<T> {
+pub struct DenseLayer<T: Float> {
     spec: Dense,
     params: Vec<Param<T>>,
+    matrix: Matrix<T>,
+    forward_is_packed: bool,
+    backward_is_packed: bool,
 }
 
 impl<T: Float> DenseLayer<T> {
-    /// The layer of a spec, all parameters zero.
+    /// The layer of a spec, all parameters zero; the instruction set is [`Isa::selected`].
     pub fn new(spec: Dense) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
-        DenseLayer { spec, params }
-    }
-
-    /// The features of the samples of `part` as rows.
-    fn rows(&self, block: &Block<T>, part: &Region) -> Vec<T> {
-        block.pack(&part.with(Dim::C, block.region().span(Dim::C)))
+        let matrix = Matrix::new(spec.c, spec.k, Isa::selected());
+        DenseLayer { spec, params, matrix, forward_is_packed: false, backward_is_packed: false }
     }
 }
 
+/// The samples of `part` as rows: a block of features has no other dimension.
+fn rows<T: Float>(block: &Block<T>, part: &Region) -> std::ops::Range<usize> {
+    let [_, d, h, w, c] = block.shape();
+    assert!(d * h * w == 1 || part.is_empty(), "dense layers work on features, not on {}", block.region());
+    if part.is_empty() {
+        return 0..0;
+    }
+    let first = block.offset([part.0[0].lo, part.0[1].lo, part.0[2].lo, part.0[3].lo]);
+    first..first + part.0[0].len() * c
+}
+
 impl<T: Float> Layer<T> for DenseLayer<T> {
-    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
-        let mut rows = vec![T::ZERO; part.len()];
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        let (from, to) = (rows(x, part), rows(y, part));
+        let (x, y) = (&x.data()[from], &mut y.data_mut()[to]);
         let bias = self.params.get(1).map_or(&[][..], |bias| &bias.value);
-        local::forward(&self.params[0].value, bias, self.spec.c, &self.rows(x, part), &mut rows);
-        y.unpack(part, &rows);
+        if part.0[0].len() < MANY_ROWS {
+            local::forward(env.team, &self.params[0].value, bias, self.spec.c, x, y);
+            return Ok(());
+        }
+        if !self.forward_is_packed {
+            self.matrix.pack_forward(env.team, &self.params[0].value, bias);
+            self.forward_is_packed = true;
+        }
+        self.matrix.forward(env.team, x, y);
         Ok(())
     }
 
     fn backward_data(
         &mut self,
-        _env: &Env,
+        env: &Env,
         _x: &Block<T>,
         _y: &Block<T>,
         dy: &Block<T>,
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        let mut rows = vec![T::ZERO; part.len()];
-        local::backward_data(&self.params[0].value, self.spec.c, &self.rows(dy, part), &mut rows);
-        dx.unpack(part, &rows);
+        let (from, to) = (rows(dy, part), rows(dx, part));
+        let (dy, dx) = (&dy.data()[from], &mut dx.data_mut()[to]);
+        if part.0[0].len() < MANY_ROWS {
+            local::backward_data(env.team, &self.params[0].value, self.spec.c, dy, dx);
+            return Ok(());
+        }
+        if !self.backward_is_packed {
+            self.matrix.pack_backward(env.team, &self.params[0].value);
+            self.backward_is_packed = true;
+        }
+        self.matrix.backward_data(env.team, dy, dx);
         Ok(())
     }
 
-    fn backward_params(&mut self, _env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
-        let (x, dy) = (self.rows(x, part), self.rows(dy, part));
-        local::weight_gradient(self.spec.c, self.spec.k, &x, &dy, &mut self.params[0].grad);
+    fn backward_params(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        let (x, dy) = (&x.data()[rows(x, part)], &dy.data()[rows(dy, part)]);
+        let dweight = &mut self.params[0].grad;
+        if part.0[0].len() < MANY_ROWS {
+            local::weight_gradient(env.team, self.spec.c, self.spec.k, x, dy, dweight);
+        } else {
+            self.matrix.backward_weight(env.team, x, dy, dweight);
+        }
         if let Some(bias) = self.params.get_mut(1) {
-            local::bias_gradient(&dy, &mut bias.grad);
+            local::bias_gradient(dy, &mut bias.grad);
         }
         Ok(())
     }
@@ -99,6 +134,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
     }
 
     fn params_mut(&mut self) -> &mut [Param<T>] {
+        (self.forward_is_packed, self.backward_is_packed) = (false, false);
         &mut self.params
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Dense, DenseLayer, Flatten, FlattenLayer, reference};
 use crate::testing::{alone, blocks, check_input_gradient, check_param_gradients, cut, integers, normals, widen};
-use crate::{Float, Layer, Op};
+use crate::{Env, Float, Layer, Op};
+use shardmark_host::{SOLO, Team};
 use shardmark_partition::{Dim, Region, Span};
 use shardmark_tensor::Block;
 
@@ -40,9 +41,41 @@ fn is_exact<T: Float>(n: usize, c: usize, k: usize) {
 
 #[test]
 fn equals_the_reference() {
-    for (n, c, k) in [(1, 1, 1), (1, 16, 4), (3, 7, 5), (4, 33, 9), (5, 64, 3), (8, 100, 10), (9, 15, 13)] {
+    for (n, c, k) in [
+        (1, 1, 1),
+        (1, 16, 4),
+        (3, 7, 5),
+        (4, 33, 9),
+        (5, 64, 3),
+        (8, 100, 10),
+        (9, 15, 13),
+        (37, 70, 35),
+        (400, 20, 300),
+    ] {
         is_exact::<f32>(n, c, k);
         is_exact::<f64>(n, c, k);
+    }
+}
+
+#[test]
+fn any_team_gives_the_same_bits() {
+    for (n, c, k) in [(3, 310, 430), (40, 310, 430)] {
+        let (x, dy, weight) = (normals(n * c, 1), normals(n * k, 2), normals(k * c, 3));
+        let (rows_in, rows_out) = (Region::full([n, 1, 1, 1, c]), Region::full([n, 1, 1, 1, k]));
+        let (x, dy) = (cut(rows_in.shape(), &x, rows_in, 0.0), cut(rows_out.shape(), &dy, rows_out, 0.0));
+        let run = |team: &Team| {
+            let env = Env { team, ..alone() };
+            let mut layer = layer::<f32>(c, k, &weight, None);
+            let (mut y, mut dx) = (Block::zeros(rows_out), Block::zeros(rows_in));
+            layer.forward(&env, &x, &mut y, &rows_out).unwrap();
+            layer.backward_data(&env, &x, &y, &dy, &mut dx, &rows_in).unwrap();
+            layer.backward_params(&env, &x, &dy, &rows_out).unwrap();
+            (y, dx, layer.params()[0].grad.clone())
+        };
+        let expected = run(&SOLO);
+        for threads in 2..=3 {
+            assert!(run(&Team::new(threads).unwrap()) == expected, "{threads} threads, {n} rows");
+        }
     }
 }
 
