@@ -87,7 +87,6 @@ fn transport(text: &str) -> Result<Transport, String> {
 }
 
 fn main() -> ExitCode {
-    keep_freed_memory();
     if let Some(complaint) = Isa::complaint() {
         eprintln!("{complaint}");
     }
@@ -98,19 +97,6 @@ fn main() -> ExitCode {
         Command::Memory { line } => memory(&line),
     };
     exit.into()
-}
-
-/// Makes the allocator keep large freed blocks: activations of the same sizes come and go in every step, and fresh pages
-/// cost more than the messages that fill them.
-fn keep_freed_memory() {
-    // SAFETY: mallopt only sets limits of the allocator, before any other thread runs.
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    unsafe {
-        // Larger thresholds are refused.
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-        libc::mallopt(libc::M_TOP_PAD, 64 << 20);
-    }
 }
 
 fn run_case(line: &str, record: PathBuf, context: Option<PathBuf>) -> RankExit {
