@@ -6,6 +6,7 @@
 //! alike: the halo of x is exchanged before the forward pass, the halo of dy before the data gradient (every rank
 //! gathers what reaches its inputs), and the weight gradient is summed over all ranks.
 
+mod cut;
 mod dispatch;
 mod gather;
 mod layer;

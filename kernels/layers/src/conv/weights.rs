@@ -9,6 +9,7 @@
 //! What a team shares, by sizes alone: chunks of the outputs, each summed into a gradient of its own while that is small
 //! beside the outputs; and blocks and rows of the gradient where chunks are few.
 
+use super::cut::{Split, list_lines, strips};
 use super::dispatch::Kernels;
 use super::gather::Sweep;
 use super::pack::{Aligned, Blocks, ChannelBlock, copy};
@@ -28,14 +29,6 @@ const CACHED: usize = 1 << 20;
 const BLOCKS_APART: usize = 8;
 /// Channels whose panels stay in the second-level cache.
 const WIDE: usize = 1024;
-/// Parts that are enough for a team.
-const PARTS: usize = 8;
-/// Outputs that are worth a gradient of their own.
-const CHUNK: usize = 4096;
-/// Tiles whose inputs are copied at once where outputs share none: some cache lines of each output.
-const STRIP: usize = 8;
-/// Bytes of all gradients of chunks.
-const CHUNK_BYTES: usize = 16 << 20;
 
 /// Buffers that are kept from call to call.
 #[derive(Default)]
@@ -148,60 +141,6 @@ fn add_partials<T: Real>(first: &SharedMut<T>, others: &SharedMut<T>, count: usi
     });
 }
 
-/// How the work is cut into parts.
-struct Split {
-    chunks: usize,
-    /// Blocks of channels, and the ranges that they are cut into.
-    blocks: [usize; 2],
-    /// The same for the rows of the reduction.
-    rows: [usize; 2],
-}
-
-impl Split {
-    fn new(outputs: usize, bytes: usize, groups: usize, blocks: usize, rows: usize) -> Self {
-        let most = (CHUNK_BYTES / bytes).clamp(1, 2 * PARTS);
-        let chunks = (outputs / CHUNK).clamp(1, most).min(groups);
-        let block_ranges = blocks.min(PARTS.div_ceil(chunks));
-        let row_ranges = rows.min(PARTS.div_ceil(chunks * block_ranges));
-        Split { chunks, blocks: [blocks, block_ranges], rows: [rows, row_ranges] }
-    }
-
-    fn parts(&self) -> usize {
-        self.chunks * self.blocks[1] * self.rows[1]
-    }
-
-    /// Chunk, blocks and rows of a part.
-    fn part(&self, part: usize) -> (usize, Range<usize>, Range<usize>) {
-        let cut = |[count, ranges]: [usize; 2], i: usize| i * count / ranges..(i + 1) * count / ranges;
-        let (ranges, row) = (part / self.rows[1], part % self.rows[1]);
-        (ranges / self.blocks[1], cut(self.blocks, ranges % self.blocks[1]), cut(self.rows, row))
-    }
-}
-
-/// Lists the box as lines of at most `most` outputs along its last dimension, and as groups of lines with as many.
-fn list_lines(sweep: &Sweep, most: usize, lines: &mut Vec<Line>, groups: &mut Vec<Range<usize>>) {
-    lines.clear();
-    groups.clear();
-    let [n, d, h, w] = sweep.extent;
-    let cuts = w.div_ceil(most);
-    let (mut first, mut outputs) = (0, 0);
-    for outer in 0..n * d * h {
-        let at = [outer / (d * h), outer / h % d, outer % h];
-        let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
-        let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
-        for cut in 0..cuts {
-            let (lo, hi) = (cut * w / cuts, (cut + 1) * w / cuts);
-            if outputs + hi - lo > most {
-                groups.push(first..lines.len());
-                (first, outputs) = (lines.len(), 0);
-            }
-            outputs += hi - lo;
-            lines.push(Line { x: x + lo * sweep.x_step[3], y: y + lo * sweep.y_step[3], len: hi - lo });
-        }
-    }
-    groups.push(first..lines.len());
-}
-
 /// What all groups of outputs have in common.
 struct Problem<'a, T: 'static> {
     kernels: &'a Kernels<T>,
@@ -245,36 +184,6 @@ struct Target<T> {
     dw: *mut T,
     /// Whether to add to it, or to overwrite it.
     add: bool,
-}
-
-/// A run of the reduction cut into tiles, and those into strips.
-#[derive(Clone, Copy)]
-struct Strips {
-    run: usize,
-    tiles: usize,
-}
-
-/// The strips of a run of the reduction.
-fn strips<T: Real>(kernels: &Kernels<T>, run: usize) -> Strips {
-    let most = kernels.weights.iter().map(|by_rows| by_rows.len()).min().unwrap_or(1);
-    Strips { run, tiles: run.div_ceil(most) }
-}
-
-impl Strips {
-    /// Number of strips.
-    fn len(self) -> usize {
-        self.tiles.div_ceil(STRIP)
-    }
-
-    /// Tiles of a strip.
-    fn tiles(self, strip: usize) -> Range<usize> {
-        strip * self.tiles / self.len()..(strip + 1) * self.tiles / self.len()
-    }
-
-    /// Reduction elements of a tile.
-    fn span(self, tile: usize) -> Range<usize> {
-        tile * self.run / self.tiles..(tile + 1) * self.run / self.tiles
-    }
 }
 
 impl<T: Real> Problem<'_, T> {

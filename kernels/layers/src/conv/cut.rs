@@ -1,0 +1,101 @@
+//! How the work of a weight gradient is cut: outputs into lines and groups, the reduction into tiles and strips, and all
+//! of it into the parts that a team shares. By sizes alone, never by the number of threads.
+
+use super::dispatch::Kernels;
+use super::gather::Sweep;
+use super::tile::Line;
+use shardmark_tensor::Real;
+use std::ops::Range;
+
+/// Parts that are enough for a team.
+const PARTS: usize = 8;
+/// Outputs that are worth a gradient of their own.
+const CHUNK: usize = 4096;
+/// Tiles whose inputs are copied at once where outputs share none: some cache lines of each output.
+const STRIP: usize = 8;
+/// Bytes of all gradients of chunks.
+const CHUNK_BYTES: usize = 16 << 20;
+
+/// How the work is cut into parts.
+pub(super) struct Split {
+    pub chunks: usize,
+    /// Blocks of channels, and the ranges that they are cut into.
+    pub blocks: [usize; 2],
+    /// The same for the rows of the reduction.
+    rows: [usize; 2],
+}
+
+impl Split {
+    pub fn new(outputs: usize, bytes: usize, groups: usize, blocks: usize, rows: usize) -> Self {
+        let most = (CHUNK_BYTES / bytes).clamp(1, 2 * PARTS);
+        let chunks = (outputs / CHUNK).clamp(1, most).min(groups);
+        let block_ranges = blocks.min(PARTS.div_ceil(chunks));
+        let row_ranges = rows.min(PARTS.div_ceil(chunks * block_ranges));
+        Split { chunks, blocks: [blocks, block_ranges], rows: [rows, row_ranges] }
+    }
+
+    pub fn parts(&self) -> usize {
+        self.chunks * self.blocks[1] * self.rows[1]
+    }
+
+    /// Chunk, blocks and rows of a part.
+    pub fn part(&self, part: usize) -> (usize, Range<usize>, Range<usize>) {
+        let cut = |[count, ranges]: [usize; 2], i: usize| i * count / ranges..(i + 1) * count / ranges;
+        let (ranges, row) = (part / self.rows[1], part % self.rows[1]);
+        (ranges / self.blocks[1], cut(self.blocks, ranges % self.blocks[1]), cut(self.rows, row))
+    }
+}
+
+/// Lists the box as lines of at most `most` outputs along its last dimension, and as groups of lines with as many.
+pub(super) fn list_lines(sweep: &Sweep, most: usize, lines: &mut Vec<Line>, groups: &mut Vec<Range<usize>>) {
+    lines.clear();
+    groups.clear();
+    let [n, d, h, w] = sweep.extent;
+    let cuts = w.div_ceil(most);
+    let (mut first, mut outputs) = (0, 0);
+    for outer in 0..n * d * h {
+        let at = [outer / (d * h), outer / h % d, outer % h];
+        let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
+        let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
+        for cut in 0..cuts {
+            let (lo, hi) = (cut * w / cuts, (cut + 1) * w / cuts);
+            if outputs + hi - lo > most {
+                groups.push(first..lines.len());
+                (first, outputs) = (lines.len(), 0);
+            }
+            outputs += hi - lo;
+            lines.push(Line { x: x + lo * sweep.x_step[3], y: y + lo * sweep.y_step[3], len: hi - lo });
+        }
+    }
+    groups.push(first..lines.len());
+}
+
+/// A run of the reduction cut into tiles, and those into strips.
+#[derive(Clone, Copy)]
+pub(super) struct Strips {
+    run: usize,
+    tiles: usize,
+}
+
+/// The strips of a run of the reduction.
+pub(super) fn strips<T: Real>(kernels: &Kernels<T>, run: usize) -> Strips {
+    let most = kernels.weights.iter().map(|by_rows| by_rows.len()).min().unwrap_or(1);
+    Strips { run, tiles: run.div_ceil(most) }
+}
+
+impl Strips {
+    /// Number of strips.
+    pub fn len(self) -> usize {
+        self.tiles.div_ceil(STRIP)
+    }
+
+    /// Tiles of a strip.
+    pub fn tiles(self, strip: usize) -> Range<usize> {
+        strip * self.tiles / self.len()..(strip + 1) * self.tiles / self.len()
+    }
+
+    /// Reduction elements of a tile.
+    pub fn span(self, tile: usize) -> Range<usize> {
+        tile * self.run / self.tiles..(tile + 1) * self.run / self.tiles
+    }
+}
