@@ -112,7 +112,7 @@ struct Run {
 fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainError> {
     let counted = Counted::new(comm);
     let plan = NetPlan::new(graph.clone(), grid);
-    let mut trainer = Trainer::<f32>::new(&counted, &SOLO, plan, Loss::Mse, SGD, 7)?;
+    let mut trainer = Trainer::<f32>::new(&counted, &SOLO, plan, Loss::Mse, SGD, InitScheme::He, 7)?;
     let shape = graph.input();
     let input = Block::from_fn(trainer.input_region(), |at| {
         let inside = (0..5).all(|i| (0..shape[i] as i64).contains(&at[i]));

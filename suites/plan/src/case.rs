@@ -10,8 +10,8 @@ use std::fmt;
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
 use crate::value::{
-    Axis, Check, Detail, Element, Grid, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform, Transport,
-    Volume, Workload,
+    Axis, Check, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform,
+    Transport, Volume, Workload,
 };
 
 /// One run of one configuration; each field is documented in [`KEYS`] under its own name.
@@ -43,6 +43,7 @@ pub struct Case {
     pub beta2: f64,
     pub eps: f64,
     pub loss: Loss,
+    pub init: Init,
     pub dropout: Setting<f64>,
     pub input: Input,
     pub transform: Transform,
@@ -83,6 +84,7 @@ impl Default for Case {
             beta2: 0.99,
             eps: 1e-8,
             loss: Loss::Mse,
+            init: Init::He,
             dropout: Setting::Auto,
             input: Input::Synthetic,
             transform: Transform::None,

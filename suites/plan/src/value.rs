@@ -168,6 +168,13 @@ words! {
         /// Mean absolute error.
         Mae = "mae",
     }
+    /// The rule for the start values of weights.
+    Init {
+        /// Uniform with limit sqrt(6 / fan_in) (He et al. 2015).
+        He = "he",
+        /// Uniform with limit sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+        Glorot = "glorot",
+    }
     /// What is done to the input after reading.
     Transform {
         /// Nothing.

@@ -2,10 +2,11 @@
 
 use crate::error::RankError;
 use shardmark_comm::{Comm, CommError, CommExt};
+use shardmark_host::Team;
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Cosmoflow, NetPlan, StepOptions, Variant};
+use shardmark_networks::{Cosmoflow, InitScheme, NetPlan, StepOptions, TrainError, Trainer, Variant};
 use shardmark_partition::{AxisSet, Grid, Region};
 use shardmark_plan::Case;
 use shardmark_plan::value::{self, Input, Net, Norm, Optimizer, Tail};
@@ -65,6 +66,27 @@ pub fn loss(case: &Case) -> Loss {
         value::Loss::Mse => Loss::Mse,
         value::Loss::Mae => Loss::Mae,
     }
+}
+
+/// The rule for the start values of a case.
+pub fn init(case: &Case) -> InitScheme {
+    match case.init {
+        value::Init::He => InitScheme::He,
+        value::Init::Glorot => InitScheme::Glorot,
+    }
+}
+
+/// A rank's replica of a case's network at its start. Collective.
+///
+/// # Errors
+/// When the communicator's size is not the grid's, or a split fails.
+pub fn trainer<'c>(
+    case: &Case,
+    plan: NetPlan,
+    comm: &'c dyn Comm,
+    team: &'c Team,
+) -> Result<Trainer<'c, f32>, TrainError> {
+    Trainer::new(comm, team, plan, loss(case), optimizer(case), init(case), case.seed)
 }
 
 /// What the Steps of a case depend on beside its network.

@@ -11,7 +11,7 @@ use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_host::SOLO;
 use shardmark_layers::{Float, Op, ParamSpec};
-use shardmark_networks::{NetPlan, Parameter, Trainer};
+use shardmark_networks::{InitScheme, NetPlan, Parameter, Trainer};
 use shardmark_partition::Grid;
 use shardmark_plan::Event;
 use shardmark_plan::exit::RankExit;
@@ -57,7 +57,9 @@ fn tell(row: &Row) {
 pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<Row>, RankError> {
     let file = agree(comm, ReferenceFile::open(path))?;
     let plan = NetPlan::new(file.network.graph()?, grid);
-    let mut trainer = Trainer::<T>::new(comm, &SOLO, plan, file.loss, file.optimizer(), file.seed())?;
+    // Where the file does not store weights, they follow Glorot's rule.
+    let init = InitScheme::Glorot;
+    let mut trainer = Trainer::<T>::new(comm, &SOLO, plan, file.loss, file.optimizer(), init, file.seed())?;
     let (input, target) = agree(comm, start(&file, &mut trainer))?;
     let mut rows = Vec::new();
     let mut losses = Vec::new();

@@ -51,6 +51,7 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
         optimizers: vec![network::optimizer(case)],
         loss: network::loss(case),
         steps,
+        init: network::init(case),
         seed: case.seed,
     })
 }
