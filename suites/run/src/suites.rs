@@ -96,8 +96,9 @@ fn find(argument: &str) -> Result<PathBuf, RunError> {
 /// All suites in the folder `suites`, by name.
 pub fn all() -> Vec<(String, PathBuf)> {
     let Some(folder) = folder() else { return Vec::new() };
-    let mut suites: Vec<(String, PathBuf)> = ["", "strong", "weak"]
+    let mut suites: Vec<(String, PathBuf)> = [""]
         .iter()
+        .chain(&shardmark_plan::suite::FOLDERS)
         .filter_map(|sub| fs::read_dir(folder.join(sub)).ok())
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
