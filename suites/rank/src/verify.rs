@@ -6,7 +6,7 @@ mod tests;
 use crate::error::RankError;
 use crate::expectation::Row;
 use crate::network::gather_prediction;
-use crate::ranks;
+use crate::ranks::{self, Rank};
 use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_host::SOLO;
@@ -28,7 +28,7 @@ pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
             return RankExit::Usage;
         }
     };
-    let rows = ranks::run(transport, grid.size(), Setting::Auto, |comm, _| {
+    let rows = ranks::run(transport, grid.size(), Setting::Auto, |Rank { comm, .. }| {
         let rows = verify::<f32>(comm, file, grid)?;
         if comm.rank() == 0 {
             rows.iter().for_each(tell);
