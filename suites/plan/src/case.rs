@@ -65,7 +65,7 @@ impl Default for Case {
             channels: 4,
             norm: Norm::None,
             batch: 1,
-            grid: Grid::ONE,
+            grid: Grid::single(),
             ranks: 1,
             threads_per_rank: 1,
             transport: Transport::Threads,
@@ -122,7 +122,7 @@ impl Case {
             seen.push(key.name);
         }
         if !seen.contains(&"ranks") {
-            case.ranks = case.grid.ranks().unwrap_or(0);
+            case.ranks = case.grid.size();
         }
         case.validate()?;
         Ok(case)
@@ -144,11 +144,10 @@ impl Case {
     /// # Errors
     /// A count of zero, a number out of its range, ranks that are not the grid's, weak scaling without an axis, ...
     pub fn validate(&self) -> Result<(), PlanError> {
-        let product = self.grid.ranks();
-        if product != Some(self.ranks) {
+        let product = self.grid.size();
+        if product != self.ranks {
             let got = format!("ranks={}", self.ranks);
-            let expected =
-                product.map_or("a grid of fewer ranks".into(), |p| format!("ranks={p} for grid={}", self.grid));
+            let expected = format!("ranks={product} for grid={}", self.grid);
             return conflict("ranks", &expected, &got, "leave ranks out or correct the grid");
         }
         for (name, count) in [

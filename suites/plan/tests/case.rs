@@ -30,7 +30,7 @@ fn a_line_round_trips_short_and_resolved() {
 #[test]
 fn values_arrive_in_their_fields() {
     let case = Case::parse(EXAMPLE).unwrap();
-    assert_eq!(case.grid, Grid { n: 1, d: 2, h: 2, w: 1 });
+    assert_eq!(case.grid, Grid::new([1, 2, 2, 1, 1]));
     assert_eq!(case.width, Volume([128; 3]));
     assert_eq!(case.ranks, 4);
     let case = Case::parse("cosmoflow grid=1x2x3x1 dropout=0.25 input=\"a b\"").unwrap();
@@ -75,7 +75,8 @@ fn mistakes_are_told_as_expected_got_remedy() {
         error("cosmoflow grid=1x2x1x1 ranks=3"),
         "ranks: expected ranks=2 for grid=1x2x1x1, got ranks=3; leave ranks out or correct the grid"
     );
-    assert!(error("cosmoflow grid=4294967296x4294967296x4294967296x1").starts_with("ranks: expected"));
+    assert!(error("cosmoflow grid=4294967296x4294967296x4294967296x1").contains("grid: expected NxDxHxW"));
+    assert!(error("cosmoflow grid=1x1x1x1x2").contains("grid: expected NxDxHxW"));
     assert!(error("cosmoflow mode=weak").starts_with("axis: expected sample or space"));
     assert!(error("cosmoflow axis=space").starts_with("axis: expected none in strong scaling"));
     assert!(error("cosmoflow batch=0").starts_with("batch: expected at least 1"));

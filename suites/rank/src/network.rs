@@ -7,7 +7,7 @@ use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, InitScheme, NetPlan, StepOptions, TrainError, Trainer, Variant};
-use shardmark_partition::{AxisSet, Grid, Region};
+use shardmark_partition::{AxisSet, Region};
 use shardmark_plan::Case;
 use shardmark_plan::value::{self, Input, Net, Norm, Optimizer, Tail};
 use shardmark_tensor::Block;
@@ -36,18 +36,12 @@ pub fn cosmoflow(case: &Case) -> Cosmoflow {
     }
 }
 
-/// The process grid of a case.
-pub fn grid(case: &Case) -> Grid {
-    let [d, h, w] = case.grid.spatial();
-    Grid::new([case.grid.n, d, h, w, 1])
-}
-
 /// The network of a case on its grid.
 ///
 /// # Errors
 /// When the network does not fit the volume.
 pub fn plan(case: &Case) -> Result<NetPlan, RankError> {
-    Ok(NetPlan::new(cosmoflow(case).graph()?, grid(case)))
+    Ok(NetPlan::new(cosmoflow(case).graph()?, case.grid))
 }
 
 /// The optimizer of a case.

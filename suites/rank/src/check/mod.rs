@@ -20,7 +20,7 @@ use oracle::{Subject, run};
 use shardmark_comm::Comm;
 use shardmark_host::Team;
 use shardmark_networks::NetPlan;
-use shardmark_partition::Grid;
+use shardmark_partition::{Dim, Grid};
 use shardmark_plan::Case;
 use shardmark_plan::value::{Check, Norm};
 use shardmark_store::Check as Verdict;
@@ -41,7 +41,7 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
     let mut net = network::cosmoflow(case);
     if case.check == Check::Quick {
         net.volume = net.volume.map(|extent| extent.min(32));
-        net.batch = net.batch.min(2 * case.grid.n);
+        net.batch = net.batch.min(2 * case.grid.parts(Dim::N));
     }
     let graph = net.graph()?;
     let steps = if case.check == Check::Full && case.norm == Norm::None { 3 } else { 0 };
@@ -85,7 +85,7 @@ pub fn of_case(
     watch: &Watch,
 ) -> Result<Verdict, RankError> {
     let subject = subject(case)?;
-    let grid = network::grid(case);
+    let grid = case.grid;
     watch.allow(SERIAL_RUN_S);
     if !same_statistics(case) {
         let oracle = Oracle::on_grid(&subject, grid, comm)?;
