@@ -75,7 +75,7 @@ fn results_are_recorded_checked_and_tabulated() {
     let record = place.record(1).unwrap();
     assert_eq!(record.outcome, Outcome::Ok);
     assert!(record.check.is_some_and(|check| check.passed));
-    assert!(record.provenance.contains_key("commit"));
+    assert!(record.provenance.contains_key("rustc"));
     assert!(run(&["table", "s"]).out.contains("1x2x1x1"));
     assert_eq!(run(&["plot", "strong", "s"]).code, 0);
     assert!(place.path("results/runs/s/strong.svg").is_file());
