@@ -7,8 +7,8 @@ use shardmark_tensor::rng;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitScheme {
     /// `sqrt(6 / fan_in)` (Kaiming uniform; He et al. 2015, arXiv 1502.01852): keeps the signal's variance through
-    /// rectifiers. With Glorot's limit it shrinks over the seven convolutions of the 2020 net, and training may stay for
-    /// epochs where every prediction is the labels' mean.
+    /// rectifiers. With Glorot's limit it shrinks over the seven convolutions of the 2020 net, and training may stay
+    /// for epochs where every prediction is the labels' mean.
     He,
     /// `sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio 2010).
     Glorot,

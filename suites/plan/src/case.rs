@@ -1,8 +1,8 @@
 //! A case: one run of one configuration, and its one line of text.
 //!
 //! `cosmoflow net=2020 width=32 norm=none batch=4 grid=2x2x1x1 ranks=4 transport=threads mode=strong steps=5 ...`: the
-//! workload, then `key=value` in any order, each key at most once. [`Case::fmt`] leaves out what has its default (a label, a
-//! repro); [`Case::resolved`] names every key (what is stored and hashed).
+//! workload, then `key=value` in any order, each key at most once. [`Case::fmt`] leaves out what has its default (a
+//! label, a repro); [`Case::resolved`] names every key (what is stored and hashed).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,7 +103,8 @@ impl Case {
     /// Reads a case line. Keys that are missing have their defaults; `ranks` defaults to the product of the grid.
     ///
     /// # Errors
-    /// A word that is not `key=value`, an unknown or repeated key, a value without the key's form, values that do not agree.
+    /// A word that is not `key=value`, an unknown or repeated key, a value without the key's form, values that do not
+    /// agree.
     pub fn parse(line: &str) -> Result<Case, PlanError> {
         let mut case = Case::default();
         let mut seen: Vec<&str> = Vec::new();
@@ -199,8 +200,8 @@ impl Case {
         self.line(|_| true)
     }
 
-    /// A hash of the resolved line (which holds the seed) and of the schema of records: FNV-1a of 64 bits in hexadecimal, the
-    /// same on every machine and for every compiler.
+    /// A hash of the resolved line (which holds the seed) and of the schema of records: FNV-1a of 64 bits in
+    /// hexadecimal, the same on every machine and for every compiler.
     pub fn hash(&self, schema: u32) -> String {
         let text = format!("schema {schema}\n{}", self.resolved());
         let hash = text

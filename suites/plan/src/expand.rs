@@ -1,7 +1,7 @@
 //! A suite's lists multiplied out to cases, and the arithmetic of strong and weak scaling.
 //!
-//! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the global batch
-//! is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
+//! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the
+//! global batch is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
 //!
 //! What cannot run with work on every rank stays in the list as skipped, with the reason.
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::machine::Machine;
 
-/// Collects `commit` (that the program was built from, with `-dirty` if a source differed from it; left out if it was not
-/// built in a git repository and the variable `SHARDMARK_COMMIT` did not say it then), `version`, `rustc`, `rustflags`,
-/// `target`, `opt_level`, `host`, `cpu`, `cores`, `threads`, `affinity`, `memory_bytes`, `os`.
+/// Collects `commit` (that the program was built from, with `-dirty` if a source differed from it; left out if it was
+/// not built in a git repository and the variable `SHARDMARK_COMMIT` did not say it then), `version`, `rustc`,
+/// `rustflags`, `target`, `opt_level`, `host`, `cpu`, `cores`, `threads`, `affinity`, `memory_bytes`, `os`.
 pub fn collect() -> BTreeMap<String, String> {
     let machine = Machine::here();
     let mut map = BTreeMap::new();

@@ -7,8 +7,8 @@
 //! grid = ["auto:d", "auto:n"]
 //! ```
 //!
-//! The keys are those of a case. Precedence: flag, environment (`SHARDMARK_WIDTH=32`), file, default. [`Suite::resolved`] is
-//! the suite with every key, whatever gave its values, and reads back as the same suite.
+//! The keys are those of a case. Precedence: flag, environment (`SHARDMARK_WIDTH=32`), file, default.
+//! [`Suite::resolved`] is the suite with every key, whatever gave its values, and reads back as the same suite.
 
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use shardmark_plan::Case;
 use shardmark_plan::keys::KEYS;
 use shardmark_plan::value::{Grid, Input, Setting, Volume};
 
-const EXAMPLE: &str = "cosmoflow net=2020 width=128 norm=none batch=1 grid=1x2x2x1 ranks=4 transport=threads mode=strong \
-                       steps=5 warmup=1 repeat=1 optimizer=adam input=synthetic seed=1 tail=pool5 check=quick";
+const EXAMPLE: &str = "cosmoflow net=2020 width=128 norm=none batch=1 grid=1x2x2x1 ranks=4 transport=threads \
+                       mode=strong steps=5 warmup=1 repeat=1 optimizer=adam input=synthetic seed=1 tail=pool5 check=quick";
 
 fn error(line: &str) -> String {
     Case::parse(line).expect_err(line).to_string()

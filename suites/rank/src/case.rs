@@ -35,7 +35,8 @@ pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
     }
 }
 
-/// What is done before any rank starts: whether the case fits, and, with threads, the serial run that it is compared with.
+/// What is done before any rank starts: whether the case fits, and, with threads, the serial run that it is compared
+/// with.
 fn prepare(case: &Case) -> Result<Option<check::Oracle>, RankError> {
     fits(case)?;
     let early = case.check != Check::None && case.transport == Transport::Threads;

@@ -1,7 +1,8 @@
 //! What a reference file says about one tensor, and how close a result has to come.
 //!
-//! PyTorch's own f32 error (its f32 run against its f64 run) is the yardstick: a result may be [`OWN_ERRORS`] times as far
-//! from the f64 run, plus [`ULPS`] roundings of the tensor's largest value. Without an f64 run only roundings count.
+//! PyTorch's own f32 error (its f32 run against its f64 run) is the yardstick: a result may be [`OWN_ERRORS`] times as
+//! far from the f64 run, plus [`ULPS`] roundings of the tensor's largest value. Without an f64 run only roundings
+//! count.
 
 use shardmark_tensor::Real;
 use shardmark_tensor::compare::{Verdict, compare, max_abs};

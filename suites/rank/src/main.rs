@@ -100,8 +100,8 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Makes the allocator keep large freed blocks: activations of the same sizes come and go in every step, and fresh pages
-/// cost more than the messages that fill them.
+/// Makes the allocator keep large freed blocks: activations of the same sizes come and go in every step, and fresh
+/// pages cost more than the messages that fill them.
 fn keep_freed_memory() {
     // SAFETY: mallopt only sets limits of the allocator, before any other thread runs.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

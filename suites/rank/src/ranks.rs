@@ -100,8 +100,8 @@ fn failed(rank: usize, message: String) {
     Event::Failed { rank, message }.emit();
 }
 
-/// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that fails
-/// has been reported, and under MPI has ended the job, when this returns.
+/// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that
+/// fails has been reported, and under MPI has ended the job, when this returns.
 ///
 /// # Errors
 /// The exit code that the process should end with.

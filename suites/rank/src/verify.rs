@@ -19,7 +19,8 @@ use shardmark_plan::value::{Setting, Transport};
 use shardmark_tensor::{Block, rng};
 use std::path::Path;
 
-/// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an event.
+/// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an
+/// event.
 pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
     let grid: Grid = match grid.parse() {
         Ok(grid) => grid,
@@ -47,8 +48,8 @@ fn tell(row: &Row) {
     Event::Check { passed: row.passed(), used: row.used.min(f64::MAX), message: row.to_string() }.emit();
 }
 
-/// Runs the network of the file at `path` on `grid` in elements of type `T` (f64 only for files with an f64 run) and compares
-/// everything the file holds.
+/// Runs the network of the file at `path` on `grid` in elements of type `T` (f64 only for files with an f64 run) and
+/// compares everything the file holds.
 /// Collective; every rank reads its own part and compares its own replica, and the rows, one a tensor, are the worst of
 /// all ranks.
 ///

@@ -13,8 +13,8 @@ use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Setting, Transport};
 use shardmark_store::Check as Verdict;
 
-/// Checks all grids of `counts` ranks, and tells each verdict as an event. Networks whose name does not contain `only` are
-/// left out.
+/// Checks all grids of `counts` ranks, and tells each verdict as an event. Networks whose name does not contain `only`
+/// are left out.
 pub fn command(counts: &[usize], transport: Transport, only: &str) -> RankExit {
     let subjects = match nets::subjects() {
         Ok(all) => all.into_iter().filter(|s| s.name.contains(only)).collect::<Vec<_>>(),

@@ -1,8 +1,8 @@
 //! Whether a run on a grid gives the serial result: before a case is timed, and for every grid of the check suite.
 //!
-//! The yardstick is the serial run itself: the same network on one rank in f32 is some way from the same network in f64.
-//! A grid may be [`OWN_ERRORS`] times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest value,
-//! in the largest error and in the L2 norm.
+//! The yardstick is the serial run itself: the same network on one rank in f32 is some way from the same network in
+//! f64. A grid may be [`OWN_ERRORS`] times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest
+//! value, in the largest error and in the L2 norm.
 
 mod command;
 mod compare;
@@ -29,8 +29,8 @@ use shardmark_store::Check as Verdict;
 pub const OWN_ERRORS: f64 = 4.0;
 /// Roundings of a tensor's largest value that it may have beside that.
 pub const ULPS: f64 = 16.0;
-/// The same for weights after some steps: Adam divides small gradients by their own size, and their rounding with them, so
-/// that single weights scatter more than any one run shows.
+/// The same for weights after some steps: Adam divides small gradients by their own size, and their rounding with them,
+/// so that single weights scatter more than any one run shows.
 pub const ULPS_AFTER_STEPS: f64 = 256.0;
 
 /// Seconds that ranks may wait while rank 0 makes the serial run.
@@ -71,9 +71,9 @@ impl Oracle {
     }
 }
 
-/// Compares a case's grid with the serial run, which rank 0 makes unless it is given. With batch norm over fewer than all
-/// ranks the serial network is another one; then the f64 run of the same grid is the yardstick. Collective; the verdict is
-/// equal on all ranks.
+/// Compares a case's grid with the serial run, which rank 0 makes unless it is given. With batch norm over fewer than
+/// all ranks the serial network is another one; then the f64 run of the same grid is the yardstick. Collective; the
+/// verdict is equal on all ranks.
 ///
 /// # Errors
 /// When a rank fails.

@@ -1,5 +1,6 @@
-//! The program with the real rank program, if that is built (`cargo build --release` in the workspace): faults on purpose, at
-//! rank 1 in step 2, on threads and under mpirun. A case of one rank beside them shows that the sweep goes on.
+//! The program with the real rank program, if that is built (`cargo build --release` in the workspace): faults on
+//! purpose, at rank 1 in step 2, on threads and under mpirun. A case of one rank beside them shows that the sweep goes
+//! on.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
