@@ -248,6 +248,16 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.plan.graph.params().map(export).collect()
     }
 
+    /// What layers keep beside parameters, by full name (`bn1.running_mean`) in PyTorch's order: this rank's replica.
+    pub fn buffers(&self) -> Vec<(String, &[T])> {
+        let nodes = self.plan.graph.nodes.iter().zip(&self.layers);
+        nodes
+            .flat_map(|(node, layer)| {
+                layer.buffers().into_iter().map(|(name, values)| (format!("{}.{name}", node.name), values))
+            })
+            .collect()
+    }
+
     /// Overwrites a parameter by its full name with values in PyTorch's layout.
     ///
     /// # Errors

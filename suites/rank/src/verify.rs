@@ -100,7 +100,7 @@ fn start<T: Float>(file: &ReferenceFile, trainer: &mut Trainer<'_, T>) -> Result
     Ok((file.input(trainer.input_region())?, file.target(trainer.target_region())?))
 }
 
-/// Predictions of all samples and gradients of the first step.
+/// Predictions of all samples, gradients and, where the file has them, running statistics of the first step.
 fn first_step<T: Float>(
     file: &ReferenceFile,
     trainer: &Trainer<'_, T>,
@@ -109,6 +109,11 @@ fn first_step<T: Float>(
 ) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.prediction("output")?.check(output), file.prediction("evaluation")?.check(evaluation)];
     rows.extend(parameters(file, trainer, "grads", |p| &p.grad)?);
+    if file.has_buffers() {
+        for (index, (name, values)) in trainer.buffers().into_iter().enumerate() {
+            rows.push(file.expected("buffers", index, &name, &[values.len()])?.check(values));
+        }
+    }
     Ok(rows)
 }
 
