@@ -141,7 +141,8 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 fn bench_smoke() -> Result<(), String> {
-    run(&mut cargo(&["test", "--package", "shardmark-bench", "--release", "--benches"]))
+    // Not `--benches`, which would run the unit tests once more.
+    run(&mut cargo(&["test", "--workspace", "--release", "--bench", "*"]))
 }
 
 #[cfg(test)]

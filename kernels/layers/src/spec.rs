@@ -29,8 +29,8 @@ pub enum Op {
 /// Start values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// Uniform in `+-sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio 2010).
-    GlorotUniform {
+    /// Uniform around 0; whoever fills it in chooses by which rule the limit follows from the fans.
+    Uniform {
         /// Inputs of one output.
         fan_in: usize,
         /// Outputs of one input.

@@ -28,7 +28,7 @@ pub use clock::{Clock, LayerSeconds, Phases};
 pub use cosmoflow::{Cosmoflow, TARGETS, Variant};
 pub use error::TrainError;
 pub use graph::{Graph, GraphError, Node};
-pub use init::initial_values;
+pub use init::{InitScheme, initial_values};
 pub use plan::{LayerPlan, NetPlan};
 pub use steps::StepOptions;
 pub use trainer::{Parameter, StepOutcome, Trainer};

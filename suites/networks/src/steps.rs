@@ -258,7 +258,8 @@ impl<'a> Generator<'a> {
         let (pass, last) = (Pass::Backward, self.plan.graph.nodes.len() - 1);
         let region = self.plan.own_output(&self.at);
         let (n, shape) = (region.len(), region.shape());
-        let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(n) });
+        let dy = self.plan.layer(last).dy_block(&self.plan.grid, &self.at);
+        let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(dy.len()) });
         let work = Work::Compute { kernel: "loss", shape, flops: 3 * n as u64, bytes: self.bytes(3 * n) };
         let compute = Proto { waits: true, ..Self::proto(last, pass, work) };
         let reduce = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: 8 };
@@ -277,19 +278,14 @@ impl<'a> Generator<'a> {
             .chain(collectives)
             .chain(data)
             .chain(self.maybe_messages(i, pass, lp.scatter))
-            .chain(self.maybe_messages(i, pass, lp.grad_redistribute))
-            .chain(self.release(i, &lp))
+            .chain(self.hand_down(i, &lp))
+            .chain(self.release(i))
     }
 
     fn data_gradient(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
         let (grid, at) = (&self.plan.grid, &self.at);
         let pass = Pass::Backward;
-        let target = if lp.scatter.is_some() || lp.grad_redistribute.is_some() {
-            lp.dx_block(grid, at)
-        } else {
-            self.plan.layer(i - 1).dy_block(grid, at)
-        };
-        let mut protos = vec![Self::proto(i, pass, Work::Alloc { bytes: self.bytes(target.len()) })];
+        let mut protos = vec![Self::proto(i, pass, Work::Alloc { bytes: self.bytes(self.dx_region(i, lp).len()) })];
         let received = lp.grad_halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
         // The gradient arrives from the layer above by its scatter or redistribution.
         let waits = received || self.arrives_by_message(i);
@@ -310,6 +306,31 @@ impl<'a> Generator<'a> {
         };
         protos.extend(self.parts(i, pass, whole, interior, waits, op.kind(), flops));
         protos
+    }
+
+    /// Region of the block that the input gradient is computed in: at once that of the layer below, unless messages
+    /// complete it.
+    fn dx_region(&self, i: usize, lp: &LayerPlan) -> Region {
+        let (grid, at) = (&self.plan.grid, &self.at);
+        if lp.scatter.is_some() || lp.grad_redistribute.is_some() {
+            lp.dx_block(grid, at)
+        } else {
+            self.plan.layer(i - 1).dy_block(grid, at)
+        }
+    }
+
+    /// The copy of a complete input gradient into the block of the layer below, where that is another block.
+    fn hand_down(&self, i: usize, lp: &LayerPlan) -> Protos<'a> {
+        let pass = Pass::Backward;
+        if !lp.needs_dx {
+            return Box::new(std::iter::empty());
+        }
+        let (dx, below) = (self.dx_region(i, lp), self.plan.layer(i - 1).dy_block(&self.plan.grid, &self.at));
+        let moves = dx != below || lp.grad_redistribute.is_some();
+        let step = |work| moves.then(|| Self::proto(i, pass, work)).into_iter();
+        let alloc = step(Work::Alloc { bytes: self.bytes(below.len()) });
+        let free = step(Work::Free { bytes: self.bytes(dx.len()) });
+        Box::new(alloc.chain(self.maybe_messages(i, pass, lp.grad_redistribute)).chain(free))
     }
 
     fn arrives_by_message(&self, i: usize) -> bool {
@@ -344,19 +365,11 @@ impl<'a> Generator<'a> {
     }
 
     /// What layer `i` no longer needs: its output and its output's gradient.
-    fn release(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
+    fn release(&self, i: usize) -> Vec<Proto> {
         let (grid, at) = (&self.plan.grid, &self.at);
-        let mut frees = vec![self.y_bytes(i)];
-        if i + 1 == self.plan.graph.nodes.len() {
-            frees.push(self.bytes(self.plan.own_output(at).len()));
-        } else {
+        let mut frees = vec![self.y_bytes(i), self.bytes(self.plan.layer(i).dy_block(grid, at).len())];
+        if i + 1 < self.plan.graph.nodes.len() {
             let above = self.plan.layer(i + 1);
-            let held = if above.scatter.is_some() || above.grad_redistribute.is_some() {
-                above.dx_block(grid, at)
-            } else {
-                lp.dy_block(grid, at)
-            };
-            frees.push(self.bytes(held.len()));
             if above.redistribute.is_some() {
                 frees.push(self.bytes(above.x_block(grid, at).len()));
             }

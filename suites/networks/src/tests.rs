@@ -112,7 +112,7 @@ struct Run {
 fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainError> {
     let counted = Counted::new(comm);
     let plan = NetPlan::new(graph.clone(), grid);
-    let mut trainer = Trainer::<f32>::new(&counted, &SOLO, plan, Loss::Mse, SGD, 7)?;
+    let mut trainer = Trainer::<f32>::new(&counted, &SOLO, plan, Loss::Mse, SGD, InitScheme::He, 7)?;
     let shape = graph.input();
     let input = Block::from_fn(trainer.input_region(), |at| {
         let inside = (0..5).all(|i| (0..shape[i] as i64).contains(&at[i]));
@@ -200,6 +200,45 @@ fn every_send_has_its_receive_without_running_anything() {
         }
         assert!(sends.is_empty(), "{grid}: {sends:?}");
     }
+}
+
+#[test]
+fn what_a_step_allocates_it_frees_but_for_parameters_and_input() {
+    for (variant, shape) in [(Variant::Paper2020, [32; 3]), (Variant::MlPerf, [36, 41, 33])] {
+        let graph = cosmoflow(variant, shape, 2, Some(AxisSet::ALL));
+        for grid in (1..=8).flat_map(Grid::factorisations) {
+            let plan = NetPlan::new(graph.clone(), grid);
+            for rank in 0..grid.size() {
+                let mut held = 0;
+                for step in plan.steps(rank, StepOptions::default()) {
+                    match step.work {
+                        Work::Alloc { bytes } => held += bytes,
+                        Work::Free { bytes } => held -= bytes,
+                        _ => {}
+                    }
+                }
+                let input = plan.layer(0).x_block(&grid, &grid.coords(rank)).len() as u64 * 4;
+                assert_eq!(held, graph.param_count() * 16 + input, "{} on {grid}, rank {rank}", graph.name);
+            }
+        }
+    }
+}
+
+/// Max pooling scatters its gradient into a block with margins, which is then copied to the convolution's.
+#[test]
+fn a_scattered_gradient_and_its_copy_are_held_at_once() {
+    let cube = |kernel, stride, pad| [Window::new(kernel, stride, pad); 3];
+    let node = |name: &str, op| Node { name: name.into(), op };
+    let nodes = vec![
+        node("conv", Op::Conv(Conv::cube(1, 1, 3, 1, 1, false))),
+        node("pool", Op::Pool(Pool { mode: PoolMode::Max, windows: cube(3, 1, 1) })),
+    ];
+    let graph = Graph::chain("pooled", [1, 4, 4, 4, 1], nodes, None).expect("valid");
+    let plan = NetPlan::new(graph, Grid::single());
+    let element = StepOptions { element: 1, optimizer_state: 0, file_element: 0 };
+    // Weight and gradient, input with border, pool input with border, output and its gradient; then the scattered
+    // gradient with border and its copy.
+    assert_eq!(plan.peak_bytes(0, element), 2 * 27 + 216 + 216 + 64 + 64 + 216 + 64);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::clock::{Clock, lap};
 use crate::error::TrainError;
 use crate::groups::GroupMap;
-use crate::init::initial_values;
+use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
 use crate::pool::Pool;
 use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
@@ -79,6 +79,7 @@ impl<'c, T: Float> Trainer<'c, T> {
         plan: NetPlan,
         loss: Loss,
         optimizer: OptimSpec,
+        init: InitScheme,
         seed: u64,
     ) -> Result<Self, TrainError> {
         if comm.size() != plan.grid.size() {
@@ -91,7 +92,7 @@ impl<'c, T: Float> Trainer<'c, T> {
         let mut layers: Vec<Box<dyn Layer<T>>> =
             graph.nodes.iter().zip(&graph.shapes).map(|(node, &x)| node.op.build(x)).collect();
         for (i, j, _, spec) in graph.params() {
-            let values: Vec<T> = initial_values(&spec, seed, i, j).into_iter().map(T::from_f64).collect();
+            let values: Vec<T> = initial_values(&spec, init, seed, i, j).into_iter().map(T::from_f64).collect();
             layers[i].params_mut()[j].value = layers[i].layer_layout(j, &values);
         }
         let clock = Clock::new(layers.len());
@@ -245,6 +246,16 @@ impl<'c, T: Float> Trainer<'c, T> {
             Parameter { name, value: layer.torch_layout(j, &param.value), grad: layer.torch_layout(j, &param.grad) }
         };
         self.plan.graph.params().map(export).collect()
+    }
+
+    /// What layers keep beside parameters, by full name (`bn1.running_mean`) in PyTorch's order: this rank's replica.
+    pub fn buffers(&self) -> Vec<(String, &[T])> {
+        let nodes = self.plan.graph.nodes.iter().zip(&self.layers);
+        nodes
+            .flat_map(|(node, layer)| {
+                layer.buffers().into_iter().map(|(name, values)| (format!("{}.{name}", node.name), values))
+            })
+            .collect()
     }
 
     /// Overwrites a parameter by its full name with values in PyTorch's layout.

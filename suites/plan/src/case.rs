@@ -1,8 +1,8 @@
 //! A case: one run of one configuration, and its one line of text.
 //!
 //! `cosmoflow net=2020 width=32 norm=none batch=4 grid=2x2x1x1 ranks=4 transport=threads mode=strong steps=5 ...`: the
-//! workload, then `key=value` in any order, each key at most once. [`Case::fmt`] leaves out what has its default (a label, a
-//! repro); [`Case::resolved`] names every key (what is stored and hashed).
+//! workload, then `key=value` in any order, each key at most once. [`Case::fmt`] leaves out what has its default (a
+//! label, a repro); [`Case::resolved`] names every key (what is stored and hashed).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use std::fmt;
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
 use crate::value::{
-    Axis, Check, Detail, Element, Grid, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform, Transport,
-    Volume, Workload,
+    Axis, Check, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform,
+    Transport, Volume, Workload,
 };
 
 /// One run of one configuration; each field is documented in [`KEYS`] under its own name.
@@ -43,6 +43,7 @@ pub struct Case {
     pub beta2: f64,
     pub eps: f64,
     pub loss: Loss,
+    pub init: Init,
     pub dropout: Setting<f64>,
     pub input: Input,
     pub transform: Transform,
@@ -64,7 +65,7 @@ impl Default for Case {
             channels: 4,
             norm: Norm::None,
             batch: 1,
-            grid: Grid::ONE,
+            grid: Grid::single(),
             ranks: 1,
             threads_per_rank: 1,
             transport: Transport::Threads,
@@ -83,6 +84,7 @@ impl Default for Case {
             beta2: 0.99,
             eps: 1e-8,
             loss: Loss::Mse,
+            init: Init::He,
             dropout: Setting::Auto,
             input: Input::Synthetic,
             transform: Transform::None,
@@ -101,7 +103,8 @@ impl Case {
     /// Reads a case line. Keys that are missing have their defaults; `ranks` defaults to the product of the grid.
     ///
     /// # Errors
-    /// A word that is not `key=value`, an unknown or repeated key, a value without the key's form, values that do not agree.
+    /// A word that is not `key=value`, an unknown or repeated key, a value without the key's form, values that do not
+    /// agree.
     pub fn parse(line: &str) -> Result<Case, PlanError> {
         let mut case = Case::default();
         let mut seen: Vec<&str> = Vec::new();
@@ -120,7 +123,7 @@ impl Case {
             seen.push(key.name);
         }
         if !seen.contains(&"ranks") {
-            case.ranks = case.grid.ranks().unwrap_or(0);
+            case.ranks = case.grid.size();
         }
         case.validate()?;
         Ok(case)
@@ -142,11 +145,10 @@ impl Case {
     /// # Errors
     /// A count of zero, a number out of its range, ranks that are not the grid's, weak scaling without an axis, ...
     pub fn validate(&self) -> Result<(), PlanError> {
-        let product = self.grid.ranks();
-        if product != Some(self.ranks) {
+        let product = self.grid.size();
+        if product != self.ranks {
             let got = format!("ranks={}", self.ranks);
-            let expected =
-                product.map_or("a grid of fewer ranks".into(), |p| format!("ranks={p} for grid={}", self.grid));
+            let expected = format!("ranks={product} for grid={}", self.grid);
             return conflict("ranks", &expected, &got, "leave ranks out or correct the grid");
         }
         for (name, count) in [
@@ -198,8 +200,8 @@ impl Case {
         self.line(|_| true)
     }
 
-    /// A hash of the resolved line (which holds the seed) and of the schema of records: FNV-1a of 64 bits in hexadecimal, the
-    /// same on every machine and for every compiler.
+    /// A hash of the resolved line (which holds the seed) and of the schema of records: FNV-1a of 64 bits in
+    /// hexadecimal, the same on every machine and for every compiler.
     pub fn hash(&self, schema: u32) -> String {
         let text = format!("schema {schema}\n{}", self.resolved());
         let hash = text

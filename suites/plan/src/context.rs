@@ -1,5 +1,5 @@
-//! What the supervisor knows about a case and the rank program stores in its record: a JSON file beside the records, written
-//! before each case.
+//! What the supervisor knows about a case and the rank program stores in its record: a JSON file beside the records,
+//! written before each case.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// An error in a case line, a suite file or an override; its text says what was expected, what was found and what to do.
+/// An error in a case line, a suite file or an override; its text says what was expected, what was found and what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A word of a case line that is not `key=value`.

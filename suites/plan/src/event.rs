@@ -27,11 +27,6 @@ pub enum Event {
         /// Steps in all, with warm-up and repeats.
         steps: usize,
     },
-    /// The process is at work on something that takes long (rank 0, every few seconds; only the sign of life matters).
-    Alive {
-        /// What it does, for the progress line.
-        doing: String,
-    },
     /// A step is over (rank 0).
     Step {
         /// Its number, from 0, counted through repeats.
@@ -84,7 +79,8 @@ impl Event {
         format!("{PREFIX}{}", serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// Writes the line to standard output in one piece and flushes it; a closed pipe is ignored, since then nobody listens.
+    /// Writes the line to standard output in one piece and flushes it; a closed pipe is ignored, since then nobody
+    /// listens.
     pub fn emit(&self) {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all((self.line() + "\n").as_bytes()).and_then(|()| out.flush());

@@ -1,9 +1,11 @@
 //! A suite's lists multiplied out to cases, and the arithmetic of strong and weak scaling.
 //!
-//! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the global batch
-//! is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
+//! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the
+//! global batch is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
 //!
 //! What cannot run with work on every rank stays in the list as skipped, with the reason.
+
+use shardmark_partition::{Dim, SPATIAL};
 
 use crate::case::{self, Case};
 use crate::error::PlanError;
@@ -61,7 +63,7 @@ impl GridRule {
     /// The grid of `ranks` ranks; `None` if a fixed grid has another number.
     fn grid(&self, ranks: usize, case: &Case) -> Option<Grid> {
         match self {
-            GridRule::Fixed(grid) => (grid.ranks() == Some(ranks)).then_some(*grid),
+            GridRule::Fixed(grid) => (grid.size() == ranks).then_some(*grid),
             GridRule::Auto(axes) => Some(factor(ranks, axes)),
             GridRule::AutoByMode if case.axis == Some(Axis::Sample) => Some(factor(ranks, &[0])),
             GridRule::AutoByMode => Some(factor(ranks, &[1, 2, 3])),
@@ -92,7 +94,7 @@ fn factor(ranks: usize, axes: &[usize]) -> Grid {
         }
     }
     let [n, d, h, w] = parts;
-    Grid { n, d, h, w }
+    Grid::new([n, d, h, w, 1])
 }
 
 impl Suite {
@@ -141,8 +143,8 @@ impl Suite {
             Some(texts) => texts.iter().filter_map(|text| text.parse().ok()).collect(),
             None => {
                 // Without `ranks`, fixed grids are taken as they are and the others have one rank.
-                let of = |rule: &GridRule| if let GridRule::Fixed(grid) = rule { grid.ranks() } else { Some(1) };
-                let mut ranks: Vec<usize> = rules.iter().filter_map(of).collect();
+                let of = |rule: &GridRule| if let GridRule::Fixed(grid) = rule { grid.size() } else { 1 };
+                let mut ranks: Vec<usize> = rules.iter().map(of).collect();
                 ranks.sort_unstable();
                 ranks.dedup();
                 ranks
@@ -167,10 +169,10 @@ fn scale(mut case: Case) -> Result<Planned, PlanError> {
         case::conflict(what, "a product below 2^64", "more", "use fewer ranks")
     };
     if case.mode == Mode::Weak {
-        case.batch = case.batch.checked_mul(case.grid.n).map_or_else(|| too_big("batch"), Ok)?;
+        case.batch = case.batch.checked_mul(case.grid.parts(Dim::N)).map_or_else(|| too_big("batch"), Ok)?;
         if case.axis == Some(Axis::Space) {
             let mut volume = case.width.0;
-            for (extent, parts) in volume.iter_mut().zip(case.grid.spatial()) {
+            for (extent, parts) in volume.iter_mut().zip(SPATIAL.map(|dim| case.grid.parts(dim))) {
                 *extent = extent.checked_mul(parts).map_or_else(|| too_big("width"), Ok)?;
             }
             case.width = Volume(volume);
@@ -191,9 +193,9 @@ impl From<Case> for Planned {
 /// Why some ranks would own nothing of the input, if so: such a point does not belong in a scaling series.
 fn idle_ranks(case: &Case) -> Option<String> {
     let [d, h, w] = case.width.0;
-    let axes =
-        [("batch", case.batch, case.grid.n), ("D", d, case.grid.d), ("H", h, case.grid.h), ("W", w, case.grid.w)];
-    axes.iter().find(|(_, extent, parts)| parts > extent).map(|(axis, extent, parts)| {
+    let axes = [(Dim::N, "batch", case.batch), (Dim::D, "D", d), (Dim::H, "H", h), (Dim::W, "W", w)];
+    axes.iter().map(|&(dim, axis, extent)| (axis, extent, case.grid.parts(dim))).find(|it| it.2 > it.1).map(|it| {
+        let (axis, extent, parts) = it;
         format!(
             "grid {}: expected at most {extent} parts along {axis} (extent {extent}), got {parts}; use another grid",
             case.grid

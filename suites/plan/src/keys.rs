@@ -81,6 +81,7 @@ pub const KEYS: &[Key] = &[
     key!(beta2, false, "a number", "decay of adam's second moment"),
     key!(eps, false, "a number", "adam's epsilon"),
     key!(loss, false, "mse | mae", "mean squared or mean absolute error"),
+    key!(init, false, "he | glorot", "start values of weights: Kaiming's or Glorot's uniform ones"),
     key!(dropout, false, "auto | a fraction", "fraction dropped; auto: the network's own"),
     key!(input, false, "synthetic | a directory", "where samples come from"),
     key!(transform, false, "none | log1p | contrast | standard", "what is done to the input after reading"),

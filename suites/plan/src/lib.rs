@@ -1,7 +1,7 @@
 //! Suite text to cases, and what a case's process tells the program that started it.
 //!
-//! A [`Case`] is one line of text (`cosmoflow width=32 grid=1x2x1x1 ...`): parsed, printed, hashed, stored and pasted as a
-//! repro. A [`Suite`] is a TOML file whose lists multiply out to cases ([`expand`]). The rank program reports with
+//! A [`Case`] is one line of text (`cosmoflow width=32 grid=1x2x1x1 ...`): parsed, printed, hashed, stored and pasted
+//! as a repro. A [`Suite`] is a TOML file whose lists multiply out to cases ([`expand`]). The rank program reports with
 //! [`event::Event`] lines and an [`exit`] code, which [`outcome`] turns into one word per case.
 
 pub mod case;

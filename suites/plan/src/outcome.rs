@@ -59,8 +59,8 @@ pub enum Stopped {
 }
 
 /// The outcome of a process that was started. A finished record wins: it says how the case ended. Then comes what the
-/// supervisor did, then what the ranks said, then the exit code: launchers do not always hand on the code of the rank that
-/// failed.
+/// supervisor did, then what the ranks said, then the exit code: launchers do not always hand on the code of the rank
+/// that failed.
 pub fn classify(stopped: Option<Stopped>, events: &[Event], status: Status, kernel_killed_for_memory: bool) -> Outcome {
     let said = |wanted: fn(&Event) -> bool| events.iter().any(wanted);
     let code = |exit: RankExit| status == Status::Code(exit as i32);

@@ -1,7 +1,7 @@
 //! What a process asks of the kernel about its relatives.
 
-/// Asks the kernel to kill this process when the process that started it ends, however that ends. Ranks call it first: a
-/// launcher that is killed takes its ranks with it.
+/// Asks the kernel to kill this process when the process that started it ends, however that ends. Ranks call it first:
+/// a launcher that is killed takes its ranks with it.
 ///
 /// Only on Linux; elsewhere it does nothing.
 pub fn die_with_parent() {

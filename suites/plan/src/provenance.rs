@@ -1,12 +1,12 @@
 //! Where a result comes from: the code, the compiler, the machine. Names are those of the record's provenance.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use crate::machine::Machine;
 
-/// Collects `commit` (with `-dirty` if tracked files were changed), `version`, `rustc`, `rustflags`, `target`, `opt_level`,
-/// `host`, `cpu`, `cores`, `threads`, `affinity`, `memory_bytes`, `os`. Starts `git` if the source tree is at hand.
+/// Collects `commit` (that the program was built from, with `-dirty` if a source differed from it; left out if it was
+/// not built in a git repository and the variable `SHARDMARK_COMMIT` did not say it then), `version`, `rustc`,
+/// `rustflags`, `target`, `opt_level`, `host`, `cpu`, `cores`, `threads`, `affinity`, `memory_bytes`, `os`.
 pub fn collect() -> BTreeMap<String, String> {
     let machine = Machine::here();
     let mut map = BTreeMap::new();
@@ -16,7 +16,7 @@ pub fn collect() -> BTreeMap<String, String> {
         }
     };
     put("version", Some(env!("CARGO_PKG_VERSION").into()));
-    put("commit", Some(commit()));
+    put("commit", option_env!("SHARDMARK_COMMIT").map(String::from));
     put("rustc", Some(env!("SHARDMARK_RUSTC").into()));
     put("rustflags", Some(env!("SHARDMARK_RUSTFLAGS").into()));
     put("target", Some(env!("SHARDMARK_TARGET").into()));
@@ -29,21 +29,4 @@ pub fn collect() -> BTreeMap<String, String> {
     put("memory_bytes", machine.memory.map(|bytes| bytes.to_string()));
     put("os", std::fs::read_to_string("/proc/version").ok().map(|text| text.trim().into()));
     map
-}
-
-/// The commit of the source tree that the program was built from, with `-dirty` if a tracked file differs from it; without the
-/// tree or git, what the variable `SHARDMARK_COMMIT` said when the program was built, or `unknown`.
-pub fn commit() -> String {
-    let tree = env!("CARGO_MANIFEST_DIR");
-    let git = |arguments: &[&str]| -> Option<String> {
-        let output = Command::new("git").arg("-C").arg(tree).args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
-    };
-    let Some(commit) = git(&["rev-parse", "HEAD"]) else {
-        return option_env!("SHARDMARK_COMMIT").unwrap_or("unknown").into();
-    };
-    match git(&["status", "--porcelain", "--untracked-files=no"]) {
-        Some(changes) if changes.is_empty() => commit,
-        _ => commit + "-dirty",
-    }
 }

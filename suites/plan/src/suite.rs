@@ -7,8 +7,8 @@
 //! grid = ["auto:d", "auto:n"]
 //! ```
 //!
-//! The keys are those of a case. Precedence: flag, environment (`SHARDMARK_WIDTH=32`), file, default. [`Suite::resolved`] is
-//! the suite with every key, whatever gave its values, and reads back as the same suite.
+//! The keys are those of a case. Precedence: flag, environment (`SHARDMARK_WIDTH=32`), file, default.
+//! [`Suite::resolved`] is the suite with every key, whatever gave its values, and reads back as the same suite.
 
 use std::path::Path;
 
@@ -163,12 +163,15 @@ impl Suite {
     }
 }
 
-/// The name of the suite in a file: the file's, after `strong-` or `weak-` if it lies in a folder of that name.
+/// Folders of suites beside the top one.
+pub const FOLDERS: [&str; 3] = ["strong", "weak", "train"];
+
+/// The name of the suite in a file: the file's, after the folder's and a dash if it lies in one of [`FOLDERS`].
 pub fn name(path: &Path) -> String {
     let text = |name: Option<&std::ffi::OsStr>| name.map(|name| name.to_string_lossy().into_owned());
     let stem = text(path.file_stem()).unwrap_or_default();
     match text(path.parent().and_then(Path::file_name)) {
-        Some(folder) if folder == "strong" || folder == "weak" => format!("{folder}-{stem}"),
+        Some(folder) if FOLDERS.contains(&folder.as_str()) => format!("{folder}-{stem}"),
         _ => stem,
     }
 }

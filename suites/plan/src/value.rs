@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use shardmark_partition::Dim;
+pub use shardmark_partition::Grid;
+
 /// A type that is written as one word (or one quoted string) in a case line.
 pub trait Value: Sized {
     /// Reads the text form; `None` if the text does not have it.
@@ -168,6 +171,13 @@ words! {
         /// Mean absolute error.
         Mae = "mae",
     }
+    /// The rule for the start values of weights.
+    Init {
+        /// Uniform with limit sqrt(6 / fan_in) (He et al. 2015).
+        He = "he",
+        /// Uniform with limit sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+        Glorot = "glorot",
+    }
     /// What is done to the input after reading.
     Transform {
         /// Nothing.
@@ -205,46 +215,12 @@ words! {
 }
 
 /// Parts along sample, depth, height and width; written `NxDxHxW`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Grid {
-    /// Parts of the batch.
-    pub n: usize,
-    /// Parts of the depth.
-    pub d: usize,
-    /// Parts of the height.
-    pub h: usize,
-    /// Parts of the width.
-    pub w: usize,
-}
-
-impl Grid {
-    /// The grid of a single rank.
-    pub const ONE: Grid = Grid { n: 1, d: 1, h: 1, w: 1 };
-
-    /// The number of ranks, or `None` if it does not fit a `usize`.
-    pub fn ranks(&self) -> Option<usize> {
-        [self.d, self.h, self.w].iter().try_fold(self.n, |product, &parts| product.checked_mul(parts))
-    }
-
-    /// Parts along depth, height and width.
-    pub fn spatial(&self) -> [usize; 3] {
-        [self.d, self.h, self.w]
-    }
-}
-
-impl fmt::Display for Grid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.print())
-    }
-}
-
 impl Value for Grid {
     fn read(text: &str) -> Option<Self> {
-        let [n, d, h, w] = sizes(text)?.try_into().ok()?;
-        Some(Grid { n, d, h, w })
+        text.parse().ok().filter(|grid: &Grid| grid.parts(Dim::C) == 1)
     }
     fn print(&self) -> String {
-        format!("{}x{}x{}x{}", self.n, self.d, self.h, self.w)
+        self.to_string()
     }
 }
 

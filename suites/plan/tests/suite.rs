@@ -144,6 +144,7 @@ fn the_suites_in_the_tree_are_right() {
         ("smoke.toml", "smoke"),
         ("strong/cosmoflow.toml", "strong-cosmoflow"),
         ("weak/cosmoflow.toml", "weak-cosmoflow"),
+        ("train/cosmoflow.toml", "train-cosmoflow"),
     ] {
         let suite = Suite::read(&folder.join(file)).unwrap();
         assert_eq!(suite.name(), name);

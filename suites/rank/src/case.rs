@@ -2,10 +2,10 @@
 
 use crate::error::RankError;
 use crate::measure::{Measured, measure};
-use crate::ranks::{Watch, mpi_library};
+use crate::ranks::Rank;
 use crate::train::train;
 use crate::{check, network, ranks, record};
-use shardmark_comm::{Comm, agree};
+use shardmark_comm::agree;
 use shardmark_host::Team;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::machine::Machine;
@@ -25,8 +25,8 @@ pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
             return exit;
         }
     };
-    let ended = ranks::run(case.transport, case.ranks, case.hang_limit, |comm, watch| {
-        on_rank(case, record, context, oracle.as_ref(), comm, watch)
+    let ended = ranks::run(case.transport, case.ranks, case.hang_limit, |rank| {
+        on_rank(case, record, context, oracle.as_ref(), rank)
     });
     match ended {
         Ok(true) => RankExit::Ok,
@@ -35,7 +35,8 @@ pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
     }
 }
 
-/// What is done before any rank starts: whether the case fits, and, with threads, the serial run that it is compared with.
+/// What is done before any rank starts: whether the case fits, and, with threads, the serial run that it is compared
+/// with.
 fn prepare(case: &Case) -> Result<Option<check::Oracle>, RankError> {
     fits(case)?;
     let early = case.check != Check::None && case.transport == Transport::Threads;
@@ -77,8 +78,7 @@ fn on_rank(
     path: &Path,
     context: &Context,
     oracle: Option<&check::Oracle>,
-    comm: &dyn Comm,
-    watch: &Watch,
+    Rank { comm, watch, mpi }: Rank<'_>,
 ) -> Result<bool, RankError> {
     let team = agree(comm, team(case.threads_per_rank))?;
     let verdict = match case.check {
@@ -95,8 +95,8 @@ fn on_rank(
     let written = match gathered {
         Some(gathered) => {
             let mut record: Record = record::build(case, context, verdict, measured, gathered);
-            if let Some(library) = mpi_library(comm) {
-                record.provenance.insert("mpi".into(), library);
+            if let Some(library) = mpi {
+                record.provenance.insert("mpi".into(), library.into());
             }
             record.write(path).map_err(RankError::from)
         }

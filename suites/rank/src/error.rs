@@ -37,7 +37,8 @@ pub enum RankError {
     },
     /// The case needs more memory than there is.
     #[error(
-        "memory: expected at most {available:.1} GiB, got {needed:.1} GiB for the ranks of this host; split samples over more ranks or lower batch or width"
+        "memory: expected at most {available:.1} GiB, got {needed:.1} GiB for the ranks of this host; split samples \
+         over more ranks or lower batch or width"
     )]
     WontFit {
         /// GiB that can be had.

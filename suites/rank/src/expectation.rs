@@ -1,7 +1,8 @@
 //! What a reference file says about one tensor, and how close a result has to come.
 //!
-//! PyTorch's own f32 error (its f32 run against its f64 run) is the yardstick: a result may be [`OWN_ERRORS`] times as far
-//! from the f64 run, plus [`ULPS`] roundings of the tensor's largest value. Without an f64 run only roundings count.
+//! PyTorch's own f32 error (its f32 run against its f64 run) is the yardstick: a result may be [`OWN_ERRORS`] times as
+//! far from the f64 run, plus [`ULPS`] roundings of the tensor's largest value. Without an f64 run only roundings
+//! count.
 
 use shardmark_tensor::Real;
 use shardmark_tensor::compare::{Verdict, compare, max_abs};
@@ -11,6 +12,9 @@ use std::fmt;
 pub const OWN_ERRORS: f64 = 4.0;
 /// Roundings of the largest value that it may have beside that.
 pub const ULPS: f64 = 4.0;
+/// The same for weights after steps of Adam, which divides a gradient by its own size: where a gradient is smaller than
+/// its rounding error, the step is uncertain.
+pub const ULPS_AFTER_ADAM: f64 = 256.0;
 /// Roundings of the largest value that a result may have where the file has no f64 run.
 pub const ULPS_ALONE: f64 = 1024.0;
 
@@ -43,6 +47,8 @@ pub struct Expected {
     pub max_abs: f64,
     /// PyTorch's own largest error, if the file has an f64 run.
     pub error: Option<f64>,
+    /// Roundings of the largest value that a result may have beside a multiple of that.
+    pub ulps: f64,
     /// With samples only: their places, and sums over the tensor.
     pub whole: Option<Whole>,
 }
@@ -83,7 +89,8 @@ impl Expected {
         let distance = |d: &Vec<f64>| d.iter().zip(&single).map(|(d, s)| (d - s).abs()).fold(0.0, f64::max);
         let error = double.as_ref().map(distance);
         let values = double.unwrap_or(single);
-        Expected { name: name.into(), len: values.len(), max_abs: max_abs(&values), values, error, whole: None }
+        let (len, max_abs) = (values.len(), max_abs(&values));
+        Expected { name: name.into(), len, max_abs, values, error, ulps: ULPS, whole: None }
     }
 
     /// Compares a result of element type `T`, which must have been computed in it throughout.
@@ -91,25 +98,23 @@ impl Expected {
         let f32_unit = f64::from(f32::EPSILON);
         // In f64 the error of PyTorch's f32 run shrinks as the rounding unit does, but its own f64 error is not known.
         let scale = if T::EPSILON < f32_unit { UNKNOWN_ERROR * T::EPSILON / f32_unit } else { 1.0 };
-        let tolerance = |error: Option<f64>, size: f64| {
+        let tolerance = |error: Option<f64>, ulps: f64, size: f64| {
             let roundings = |n: f64| n * f32_unit * size;
-            scale * error.map_or(roundings(ULPS_ALONE), |e| OWN_ERRORS * e + roundings(ULPS))
+            scale * error.map_or(roundings(ULPS_ALONE), |e| OWN_ERRORS * e + roundings(ulps))
         };
+        let of_values = tolerance(self.error, self.ulps, self.max_abs);
         let wide = |i: usize| got[i].to_f64();
         let values = match &self.whole {
-            Some(whole) if got.len() == self.len => compare(
-                &self.name,
-                whole.at.iter().map(|&i| wide(i)),
-                &self.values,
-                tolerance(self.error, self.max_abs),
-            ),
-            _ => compare(&self.name, (0..got.len()).map(wide), &self.values, tolerance(self.error, self.max_abs)),
+            Some(whole) if got.len() == self.len => {
+                compare(&self.name, whole.at.iter().map(|&i| wide(i)), &self.values, of_values)
+            }
+            _ => compare(&self.name, (0..got.len()).map(wide), &self.values, of_values),
         };
         let mut row = self.row(&values);
         if let Some(whole) = self.whole.as_ref().filter(|_| got.len() == self.len) {
             let norm = sum_of(got, |v| v * v).sqrt();
             let sum = sum_of(got, |v| v);
-            let norm_tolerance = tolerance(Some(whole.error_norm), whole.norm);
+            let norm_tolerance = tolerance(Some(whole.error_norm), ULPS, whole.norm);
             // The sum of L errors is at most sqrt(L) times their norm.
             let sum_tolerance = norm_tolerance * (self.len as f64).sqrt();
             for (what, got, expected, tolerance) in

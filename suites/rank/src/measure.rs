@@ -51,14 +51,7 @@ pub fn measure(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Resu
         Event::Plan { steps: case.repeat * per_repeat }.emit();
     }
     for repeat in 0..case.repeat {
-        let mut trainer = Trainer::<f32>::new(
-            &counted,
-            team,
-            plan.clone(),
-            network::loss(case),
-            network::optimizer(case),
-            case.seed,
-        )?;
+        let mut trainer = network::trainer(case, plan.clone(), &counted, team)?;
         let (mut samples, mut losses) = (Vec::new(), Vec::new());
         for step in 0..per_repeat {
             let number = repeat * per_repeat + step;

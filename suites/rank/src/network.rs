@@ -2,11 +2,12 @@
 
 use crate::error::RankError;
 use shardmark_comm::{Comm, CommError, CommExt};
+use shardmark_host::Team;
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Cosmoflow, NetPlan, StepOptions, Variant};
-use shardmark_partition::{AxisSet, Grid, Region};
+use shardmark_networks::{Cosmoflow, InitScheme, NetPlan, StepOptions, TrainError, Trainer, Variant};
+use shardmark_partition::{AxisSet, Region};
 use shardmark_plan::Case;
 use shardmark_plan::value::{self, Input, Net, Norm, Optimizer, Tail};
 use shardmark_tensor::Block;
@@ -35,18 +36,12 @@ pub fn cosmoflow(case: &Case) -> Cosmoflow {
     }
 }
 
-/// The process grid of a case.
-pub fn grid(case: &Case) -> Grid {
-    let [d, h, w] = case.grid.spatial();
-    Grid::new([case.grid.n, d, h, w, 1])
-}
-
 /// The network of a case on its grid.
 ///
 /// # Errors
 /// When the network does not fit the volume.
 pub fn plan(case: &Case) -> Result<NetPlan, RankError> {
-    Ok(NetPlan::new(cosmoflow(case).graph()?, grid(case)))
+    Ok(NetPlan::new(cosmoflow(case).graph()?, case.grid))
 }
 
 /// The optimizer of a case.
@@ -65,6 +60,27 @@ pub fn loss(case: &Case) -> Loss {
         value::Loss::Mse => Loss::Mse,
         value::Loss::Mae => Loss::Mae,
     }
+}
+
+/// The rule for the start values of a case.
+pub fn init(case: &Case) -> InitScheme {
+    match case.init {
+        value::Init::He => InitScheme::He,
+        value::Init::Glorot => InitScheme::Glorot,
+    }
+}
+
+/// A rank's replica of a case's network at its start. Collective.
+///
+/// # Errors
+/// When the communicator's size is not the grid's, or a split fails.
+pub fn trainer<'c>(
+    case: &Case,
+    plan: NetPlan,
+    comm: &'c dyn Comm,
+    team: &'c Team,
+) -> Result<Trainer<'c, f32>, TrainError> {
+    Trainer::new(comm, team, plan, loss(case), optimizer(case), init(case), case.seed)
 }
 
 /// What the Steps of a case depend on beside its network.

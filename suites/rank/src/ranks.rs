@@ -47,6 +47,17 @@ impl Watch {
     }
 }
 
+/// What the code of one rank gets.
+#[derive(Clone, Copy)]
+pub struct Rank<'a> {
+    /// The communicator of all ranks.
+    pub comm: &'a dyn Comm,
+    /// The watchdog.
+    pub watch: &'a Watch,
+    /// Name and version of the MPI library, under MPI.
+    pub mpi: Option<&'a str>,
+}
+
 /// Runs on the watchdog's thread; the process ends here, and with it the job.
 fn report_hang(report: HangReport) {
     eprintln!("{report}");
@@ -89,8 +100,8 @@ fn failed(rank: usize, message: String) {
     Event::Failed { rank, message }.emit();
 }
 
-/// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that fails
-/// has been reported, and under MPI has ended the job, when this returns.
+/// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that
+/// fails has been reported, and under MPI has ended the job, when this returns.
 ///
 /// # Errors
 /// The exit code that the process should end with.
@@ -98,7 +109,7 @@ pub fn run<R: Send>(
     transport: Transport,
     ranks: usize,
     hang_limit: Setting<f64>,
-    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+    body: impl Fn(Rank<'_>) -> Result<R, RankError> + Sync,
 ) -> Result<R, RankExit> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -118,12 +129,12 @@ fn started(rank: usize) {
 fn on_threads<R: Send>(
     ranks: usize,
     hang_limit: Setting<f64>,
-    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+    body: impl Fn(Rank<'_>) -> Result<R, RankError> + Sync,
 ) -> Result<R, RankExit> {
     started(0);
     let options = threads::Options::default();
     let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(0, &error))?;
-    match threads::run(ranks, &options, |comm| body(comm, &watch)) {
+    match threads::run(ranks, &options, |comm| body(Rank { comm, watch: &watch, mpi: None })) {
         Ok(values) => values.into_iter().next().ok_or(RankExit::Usage),
         Err(threads::RunError::Returned { rank, error }) => Err(give_up(rank, &error)),
         Err(error) => Err(give_up(0, &RankError::Other(error.to_string()))),
@@ -144,7 +155,7 @@ fn give_up(rank: usize, error: &RankError) -> RankExit {
 fn on_mpi<R: Send>(
     ranks: usize,
     hang_limit: Setting<f64>,
-    body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+    body: impl Fn(Rank<'_>) -> Result<R, RankError> + Sync,
 ) -> Result<R, RankExit> {
     let options = shardmark_comm_mpi::Options::default();
     let world = shardmark_comm_mpi::world(&options).map_err(|error| give_up(this_rank(), &error.into()))?;
@@ -156,7 +167,7 @@ fn on_mpi<R: Send>(
         return Err(RankExit::Usage);
     }
     let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(rank, &error))?;
-    match body(&*world.comm, &watch) {
+    match body(Rank { comm: &*world.comm, watch: &watch, mpi: Some(&world.library) }) {
         Ok(value) => Ok(value),
         // All ranks stop here together; the failing one speaks.
         Err(RankError::Agree(AgreeError::Failed { rank: failing, message })) => {
@@ -173,16 +184,8 @@ fn on_mpi<R: Send>(
 fn on_mpi<R: Send>(
     _ranks: usize,
     _hang_limit: Setting<f64>,
-    _body: impl Fn(&dyn Comm, &Watch) -> Result<R, RankError> + Sync,
+    _body: impl Fn(Rank<'_>) -> Result<R, RankError> + Sync,
 ) -> Result<R, RankExit> {
     let text = "transport: expected a build with MPI, got one without; build with the feature `mpi` or use threads";
     Err(give_up(0, &RankError::Other(text.into())))
-}
-
-/// Name and version of the MPI library of the running job, if this is one.
-pub fn mpi_library(comm: &dyn Comm) -> Option<String> {
-    (comm.name() == "mpi").then(|| {
-        let version = std::env::var("OMPI_VERSION").ok().map(|v| format!("Open MPI {v}"));
-        version.unwrap_or_else(|| "MPI".into())
-    })
 }

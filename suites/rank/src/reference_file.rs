@@ -1,7 +1,7 @@
 //! Reading reference files (`ci/reference/FORMAT.md`): settings, start values, and what PyTorch computed.
 
 use crate::error::RankError;
-use crate::expectation::{Expected, Whole};
+use crate::expectation::{Expected, ULPS, ULPS_AFTER_ADAM, Whole};
 use crate::network;
 use shardmark_h5::File;
 use shardmark_layers::ParamSpec;
@@ -10,7 +10,7 @@ use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, TARGETS};
 use shardmark_partition::Region;
 use shardmark_plan::case::Case;
-use shardmark_plan::value::Norm;
+use shardmark_plan::value::{Norm, Optimizer};
 use shardmark_tensor::{Block, Real, rng};
 use std::path::Path;
 
@@ -205,14 +205,21 @@ impl ReferenceFile {
         Ok(losses)
     }
 
-    /// What is expected of tensor number `index` of a group (`grads`, `weights_after`).
+    /// Whether the file has running statistics of batch norm after the first forward pass.
+    pub fn has_buffers(&self) -> bool {
+        self.file.exists("buffers")
+    }
+
+    /// What is expected of tensor number `index` of a group (`grads`, `weights_after`, `buffers`).
     ///
     /// # Errors
     /// When the tensor is missing or has another shape.
     pub fn expected(&self, group: &str, index: usize, name: &str, shape: &[usize]) -> Result<Expected> {
+        let after_adam = group == "weights_after" && self.case.optimizer == Optimizer::Adam;
+        let ulps = if after_adam { ULPS_AFTER_ADAM } else { ULPS };
         let name = format!("{group}/{name}");
         if !self.digest {
-            return self.all(&name, shape);
+            return Ok(Expected { ulps, ..self.all(&name, shape)? });
         }
         let len = shape.iter().product();
         let samples: i64 = self.file.attr("/", "samples")?;
@@ -224,6 +231,7 @@ impl ReferenceFile {
             values,
             max_abs: number("max_abs")?,
             error: Some(number("error")?),
+            ulps,
             whole: Some(Whole { at, sum: number("sum")?, norm: number("norm")?, error_norm: number("error_norm")? }),
             name,
         })

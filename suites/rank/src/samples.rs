@@ -104,7 +104,8 @@ impl Samples {
         self.validation_labels.len().div_ceil(self.batch)
     }
 
-    /// Fills `input` with the samples of a training step and gives their targets. Collective: all ranks get their samples or none goes on.
+    /// Fills `input` with the samples of a training step and gives their targets. Collective: all ranks get their
+    /// samples or none goes on.
     ///
     /// # Errors
     /// When some rank cannot read a sample.

@@ -22,8 +22,7 @@ pub fn train(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Result
     let counted = Counted::new(comm);
     let plan = network::plan(case)?;
     let mut source = Source::open(case, &plan, comm)?;
-    let mut trainer =
-        Trainer::<f32>::new(&counted, team, plan, network::loss(case), network::optimizer(case), case.seed)?;
+    let mut trainer = network::trainer(case, plan, &counted, team)?;
     let Source::Files(samples) = &source else {
         return Err(RankError::Other(
             "epochs: expected a dataset, got synthetic input; set input to a directory".into(),

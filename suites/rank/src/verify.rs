@@ -6,12 +6,12 @@ mod tests;
 use crate::error::RankError;
 use crate::expectation::Row;
 use crate::network::gather_prediction;
-use crate::ranks;
+use crate::ranks::{self, Rank};
 use crate::reference_file::{ReferenceError, ReferenceFile};
 use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_host::SOLO;
 use shardmark_layers::{Float, Op, ParamSpec};
-use shardmark_networks::{NetPlan, Parameter, Trainer};
+use shardmark_networks::{InitScheme, NetPlan, Parameter, Trainer};
 use shardmark_partition::Grid;
 use shardmark_plan::Event;
 use shardmark_plan::exit::RankExit;
@@ -19,7 +19,8 @@ use shardmark_plan::value::{Setting, Transport};
 use shardmark_tensor::{Block, rng};
 use std::path::Path;
 
-/// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an event.
+/// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an
+/// event.
 pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
     let grid: Grid = match grid.parse() {
         Ok(grid) => grid,
@@ -28,7 +29,7 @@ pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
             return RankExit::Usage;
         }
     };
-    let rows = ranks::run(transport, grid.size(), Setting::Auto, |comm, _| {
+    let rows = ranks::run(transport, grid.size(), Setting::Auto, |Rank { comm, .. }| {
         let rows = verify::<f32>(comm, file, grid)?;
         if comm.rank() == 0 {
             rows.iter().for_each(tell);
@@ -47,8 +48,8 @@ fn tell(row: &Row) {
     Event::Check { passed: row.passed(), used: row.used.min(f64::MAX), message: row.to_string() }.emit();
 }
 
-/// Runs the network of the file at `path` on `grid` in elements of type `T` (f64 only for files with an f64 run) and compares
-/// everything the file holds.
+/// Runs the network of the file at `path` on `grid` in elements of type `T` (f64 only for files with an f64 run) and
+/// compares everything the file holds.
 /// Collective; every rank reads its own part and compares its own replica, and the rows, one a tensor, are the worst of
 /// all ranks.
 ///
@@ -57,7 +58,9 @@ fn tell(row: &Row) {
 pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<Row>, RankError> {
     let file = agree(comm, ReferenceFile::open(path))?;
     let plan = NetPlan::new(file.network.graph()?, grid);
-    let mut trainer = Trainer::<T>::new(comm, &SOLO, plan, file.loss, file.optimizer(), file.seed())?;
+    // Where the file does not store weights, they follow Glorot's rule.
+    let init = InitScheme::Glorot;
+    let mut trainer = Trainer::<T>::new(comm, &SOLO, plan, file.loss, file.optimizer(), init, file.seed())?;
     let (input, target) = agree(comm, start(&file, &mut trainer))?;
     let mut rows = Vec::new();
     let mut losses = Vec::new();
@@ -97,7 +100,7 @@ fn start<T: Float>(file: &ReferenceFile, trainer: &mut Trainer<'_, T>) -> Result
     Ok((file.input(trainer.input_region())?, file.target(trainer.target_region())?))
 }
 
-/// Predictions of all samples and gradients of the first step.
+/// Predictions of all samples, gradients and, where the file has them, running statistics of the first step.
 fn first_step<T: Float>(
     file: &ReferenceFile,
     trainer: &Trainer<'_, T>,
@@ -106,6 +109,11 @@ fn first_step<T: Float>(
 ) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.prediction("output")?.check(output), file.prediction("evaluation")?.check(evaluation)];
     rows.extend(parameters(file, trainer, "grads", |p| &p.grad)?);
+    if file.has_buffers() {
+        for (index, (name, values)) in trainer.buffers().into_iter().enumerate() {
+            rows.push(file.expected("buffers", index, &name, &[values.len()])?.check(values));
+        }
+    }
     Ok(rows)
 }
 

@@ -3,7 +3,8 @@
 use shardmark_plan::Event;
 use shardmark_plan::outcome::{Outcome, Status, Stopped};
 
-/// The message of a case that did not end well: what the ranks said, else what the launcher said, else how the process ended.
+/// The message of a case that did not end well: what the ranks said, else what the launcher said, else how the process
+/// ended.
 pub fn message(outcome: Outcome, stopped: Option<Stopped>, events: &[Event], status: Status, log: &[String]) -> String {
     let said = events.iter().rev().find_map(|event| match event {
         Event::Hang { rank, operation, peers, seconds } => {
@@ -53,8 +54,8 @@ fn ended(status: Status) -> String {
     }
 }
 
-/// The rank that a launcher names as the first to end: Open MPI and PRRTE (`process rank 1 with PID ... exited on signal 9`),
-/// MPICH (`=   RANK 1 PID ... RUNNING AT`), Slurm (`srun: error: node7: task 1: Killed`).
+/// The rank that a launcher names as the first to end: Open MPI and PRRTE (`process rank 1 with PID ... exited on
+/// signal 9`), MPICH (`=   RANK 1 PID ... RUNNING AT`), Slurm (`srun: error: node7: task 1: Killed`).
 fn killed_rank(log: &[String]) -> Option<String> {
     log.iter().find_map(|line| {
         let after = ["process rank ", "=   RANK ", ": task "].iter().find_map(|mark| line.split_once(mark))?.1;

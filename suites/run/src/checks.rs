@@ -44,7 +44,7 @@ pub fn check(arguments: &Check) -> Result<Exit, RunError> {
 pub fn verify(arguments: &Verify) -> Result<Exit, RunError> {
     let transport = transport(&arguments.transport)?;
     let launcher = launcher(arguments.launcher.as_deref())?;
-    let grid = Grid::read(&arguments.grid).and_then(|grid| grid.ranks());
+    let grid = Grid::read(&arguments.grid).map(|grid| grid.size());
     let ranks = grid.ok_or_else(|| bad("grid", "NxDxHxW", &arguments.grid, "verify"))?;
     let file = arguments.file.to_string_lossy().into_owned();
     let words = ["verify", &file, "--grid", &arguments.grid, "--transport", transport.word()].map(String::from);

@@ -174,7 +174,8 @@ pub struct Verify {
 /// `data`.
 #[derive(Subcommand)]
 pub enum Data {
-    /// Simulate universes with known cosmological parameters, one HDF5 file each; what is there already is not made again
+    /// Simulate universes with known cosmological parameters, one HDF5 file each; what is there already is not made
+    /// again
     Make(Make),
     /// Show what a dataset holds: files, shapes, parameters, statistics, what is broken
     Inspect {

@@ -102,7 +102,8 @@ fn warnings(machine: &Machine) -> Vec<String> {
     warn(
         threads < all,
         format!(
-            "only {threads} of {all} hardware threads may be used, so more ranks are oversubscribed; widen it with taskset"
+            "only {threads} of {all} hardware threads may be used, so more ranks are oversubscribed; widen it \
+             with taskset"
         ),
     );
     let load: f64 = read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0.0);

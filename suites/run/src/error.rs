@@ -18,7 +18,10 @@ pub enum RunError {
     #[error(transparent)]
     Report(#[from] shardmark_report::Error),
     /// No such suite.
-    #[error("suite {name}: expected a TOML file, or one of the suites {}, got neither; see `shardmark list`", known.join(" "))]
+    #[error(
+        "suite {name}: expected a TOML file, or one of the suites {}, got neither; see `shardmark list`",
+        known.join(" ")
+    )]
     NoSuite {
         /// The argument.
         name: String,
@@ -32,7 +35,10 @@ pub enum RunError {
         flag: &'static str,
     },
     /// The rank program is missing.
-    #[error("rank program: expected {}, got no such file; run `cargo build --release` or set SHARDMARK_RANK_PROGRAM", path.display())]
+    #[error(
+        "rank program: expected {}, got no such file; run `cargo build --release` or set SHARDMARK_RANK_PROGRAM",
+        path.display()
+    )]
     NoRankProgram {
         /// Where it should be.
         path: PathBuf,
@@ -73,7 +79,8 @@ pub enum RunError {
     },
     /// Results of another program or machine are in the folder.
     #[error(
-        "{}: expected results of the same {what} ({old}), got {new}; give another --results, --fresh to measure again or --mix",
+        "{}: expected results of the same {what} ({old}), got {new}; give another --results, --fresh to measure \
+         again or --mix",
         path.display()
     )]
     Mixed {

@@ -1,9 +1,9 @@
 //! A child process with everything that it starts: they live and die together.
 //!
-//! The child leads its own process group, so that one signal reaches the group. Open MPI gives each rank a group of its own;
-//! therefore this program is also the *subreaper* of its descendants: what outlives its parent becomes our child and is
-//! found and ended in [`Family::end`]. And if this program is killed, the kernel ends the child (and a launcher that is told
-//! to terminate ends its ranks).
+//! The child leads its own process group, so that one signal reaches the group. Open MPI gives each rank a group of its
+//! own; therefore this program is also the *subreaper* of its descendants: what outlives its parent becomes our child
+//! and is found and ended in [`Family::end`]. And if this program is killed, the kernel ends the child (and a launcher
+//! that is told to terminate ends its ranks).
 
 use std::fs;
 use std::io;
@@ -22,7 +22,8 @@ pub struct Family {
 }
 
 impl Family {
-    /// Starts the command as the head of a family. `on_our_death` is the signal the child gets if this program is killed.
+    /// Starts the command as the head of a family. `on_our_death` is the signal the child gets if this program is
+    /// killed.
     pub fn start(command: &mut Command, on_our_death: i32) -> io::Result<Family> {
         let parent = std::process::id();
         // SAFETY: prctl and getppid are async-signal-safe and touch no memory of the parent.
@@ -53,7 +54,8 @@ impl Family {
     /// Sends a signal to the child's process group.
     pub fn signal(&self, signal: i32) {
         if let Ok(group) = i32::try_from(self.child.id()) {
-            // SAFETY: plain system call. The group exists as long as it has a member; a signal to none is an error we ignore.
+            // SAFETY: plain system call. The group exists as long as it has a member; a signal to none is an error we
+            // ignore.
             unsafe { libc::kill(-group, signal) };
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use shardmark_plan::exit::Exit;
-use shardmark_report::{Kind, plot, table};
+use shardmark_report::{Format, Frame, Kind, plot, table};
 
 use crate::cli::{Plot, Table};
 use crate::commands::folder;
@@ -12,7 +12,12 @@ use crate::results;
 
 /// `shardmark table`.
 pub fn tabulate(arguments: &Table) -> Result<Exit, RunError> {
-    let text = table(&shardmark_report::load(&folder(&arguments.results))?, arguments.format);
+    let frame = shardmark_report::load(&folder(&arguments.results))?;
+    // The other formats have room for it.
+    if arguments.format == Format::Csv {
+        warn(&frame);
+    }
+    let text = table(&frame, arguments.format);
     match &arguments.output {
         Some(path) => fs::write(path, text).map_err(|source| results::file(path, "to write the table", source))?,
         None => print!("{text}"),
@@ -24,6 +29,7 @@ pub fn tabulate(arguments: &Table) -> Result<Exit, RunError> {
 pub fn draw(arguments: &Plot) -> Result<Exit, RunError> {
     let folder = folder(&arguments.results);
     let frame = shardmark_report::load(&folder)?;
+    warn(&frame);
     let name = match arguments.kind {
         Kind::Strong => "strong",
         Kind::Time => "time",
@@ -37,4 +43,11 @@ pub fn draw(arguments: &Plot) -> Result<Exit, RunError> {
         println!("{}", path.display());
     }
     Ok(Exit::Ok)
+}
+
+/// Tells of the files that are no records.
+fn warn(frame: &Frame) {
+    for message in frame.unread() {
+        eprintln!("shardmark: warning: {message}");
+    }
 }

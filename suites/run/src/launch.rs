@@ -64,8 +64,8 @@ impl Launcher {
     }
 
     /// What Open MPI (4 and 5) needs to be told here, and no more: that root may run it; that more ranks than cores are
-    /// meant, and that they are not bound then, nor when a rank has several threads (by default it is bound to one core).
-    /// What the user has set stays.
+    /// meant, and that they are not bound then, nor when a rank has several threads (by default it is bound to one
+    /// core). What the user has set stays.
     pub fn environment(&self, ranks: usize, threads: usize) -> BTreeMap<&'static str, &'static str> {
         let mut wanted = BTreeMap::new();
         if self.root {

@@ -1,5 +1,5 @@
-//! The program `shardmark`: it reads suites, starts each case in a process of its own and watches over it, and turns records
-//! into tables and figures. It runs no kernel and links no MPI: that is `shardmark-rank`.
+//! The program `shardmark`: it reads suites, starts each case in a process of its own and watches over it, and turns
+//! records into tables and figures. It runs no kernel and links no MPI: that is `shardmark-rank`.
 
 mod blame;
 mod checks;

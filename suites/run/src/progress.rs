@@ -27,7 +27,6 @@ impl Progress {
         match event {
             Event::Started { .. } => self.bar.set_message("started"),
             Event::Plan { steps } => self.bar.set_length(*steps as u64),
-            Event::Alive { doing } => self.bar.set_message(doing.clone()),
             Event::Step { step, seconds, loss } => {
                 self.bar.set_position(*step as u64 + 1);
                 self.bar.set_message(format!("{} a step, loss {loss:.4}", columns::seconds(*seconds)));

@@ -1,5 +1,5 @@
-//! The folder of a sweep: `<hash>.h5` a record, `logs/<hash>.log` its output, `cases.txt` what belongs to the sweep (a case
-//! line each), `suite.toml` the resolved suite, `context.json` where the results come from.
+//! The folder of a sweep: `<hash>.h5` a record, `logs/<hash>.log` its output, `cases.txt` what belongs to the sweep (a
+//! case line each), `suite.toml` the resolved suite, `context.json` where the results come from.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};

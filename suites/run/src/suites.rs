@@ -56,7 +56,8 @@ pub fn select(argument: &str, select: &Select) -> Result<Selected, RunError> {
     Ok(Selected { name: suite.name().into(), resolved: suite.resolved(), planned })
 }
 
-/// The case if the argument is a case line: it has settings, or flags that only a suite takes are absent and no file fits.
+/// The case if the argument is a case line: it has settings, or flags that only a suite takes are absent and no file
+/// fits.
 fn case_line(argument: &str, select: &Select) -> Option<Result<Case, RunError>> {
     let first = argument.split_whitespace().next()?;
     let is_line = argument.contains('=') && !first.ends_with(".toml");
@@ -96,8 +97,9 @@ fn find(argument: &str) -> Result<PathBuf, RunError> {
 /// All suites in the folder `suites`, by name.
 pub fn all() -> Vec<(String, PathBuf)> {
     let Some(folder) = folder() else { return Vec::new() };
-    let mut suites: Vec<(String, PathBuf)> = ["", "strong", "weak"]
+    let mut suites: Vec<(String, PathBuf)> = [""]
         .iter()
+        .chain(&shardmark_plan::suite::FOLDERS)
         .filter_map(|sub| fs::read_dir(folder.join(sub)).ok())
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))

@@ -23,7 +23,8 @@ const GRACE: Duration = Duration::from_secs(4);
 const DRAIN: Duration = Duration::from_secs(1);
 /// The shortest automatic hang limit.
 const HANG_FLOOR: Duration = Duration::from_secs(60);
-/// A process that works is given this many hang limits without an event (the ranks' own watchdog sees earlier what hangs).
+/// A process that works is given this many hang limits without an event (the ranks' own watchdog sees earlier what
+/// hangs).
 const LIMITS_AT_WORK: u32 = 10;
 /// A process works if it uses at least this share of one CPU.
 const AT_WORK: f64 = 0.01;
@@ -191,10 +192,7 @@ impl Watch {
             _ => {}
         }
         on_event(&event);
-        // The last sign of life is all that is wanted of these.
-        if !matches!(event, Event::Alive { .. }) {
-            self.events.push(event);
-        }
+        self.events.push(event);
         Ok(())
     }
 
@@ -224,8 +222,8 @@ impl Watch {
         }
     }
 
-    /// Whether there was no sign of life for too long. The ranks' own watchdog knows more and speaks first; this is for what
-    /// it cannot tell: a process that is stopped, blocked in the system, or spinning outside of communication.
+    /// Whether there was no sign of life for too long. The ranks' own watchdog knows more and speaks first; this is for
+    /// what it cannot tell: a process that is stopped, blocked in the system, or spinning outside of communication.
     fn silent(&mut self, now: Instant) -> bool {
         let automatic = || HANG_FLOOR.max(self.slowest_step.unwrap_or_default() * 10);
         let limit = self.hang_limit.unwrap_or_else(automatic);

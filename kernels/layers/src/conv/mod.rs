@@ -64,7 +64,7 @@ impl Conv {
     /// Parameters: weight `[K, C, KD, KH, KW]`, then bias `[K]` if there is one.
     pub fn params(&self) -> Vec<ParamSpec> {
         let [kd, kh, kw] = self.windows.map(|w| w.kernel);
-        let init = Init::GlorotUniform { fan_in: self.c * self.taps(), fan_out: self.k * self.taps() };
+        let init = Init::Uniform { fan_in: self.c * self.taps(), fan_out: self.k * self.taps() };
         let mut params = vec![ParamSpec { name: "weight", shape: vec![self.k, self.c, kd, kh, kw], init }];
         if self.bias {
             params.push(ParamSpec { name: "bias", shape: vec![self.k], init: Init::Constant(0.0) });

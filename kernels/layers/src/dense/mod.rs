@@ -34,7 +34,7 @@ pub struct Dense {
 impl Dense {
     /// `weight` `[K, C]` and, if there is one, `bias` `[K]`.
     pub fn params(&self) -> Vec<ParamSpec> {
-        let init = Init::GlorotUniform { fan_in: self.c, fan_out: self.k };
+        let init = Init::Uniform { fan_in: self.c, fan_out: self.k };
         let mut params = vec![ParamSpec { name: "weight", shape: vec![self.k, self.c], init }];
         if self.bias {
             params.push(ParamSpec { name: "bias", shape: vec![self.k], init: Init::Constant(self.bias_init) });

@@ -3,7 +3,7 @@
 use super::oracle::{Oracle, Subject, run};
 use super::{Comparison, SERIAL_RUN_S, nets, share};
 use crate::error::RankError;
-use crate::ranks::{self, Watch};
+use crate::ranks::{self, Rank, Watch};
 use shardmark_comm::{Comm, Counts, Direction, agree};
 use shardmark_host::SOLO;
 use shardmark_networks::{NetPlan, StepOptions};
@@ -13,8 +13,8 @@ use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Setting, Transport};
 use shardmark_store::Check as Verdict;
 
-/// Checks all grids of `counts` ranks, and tells each verdict as an event. Networks whose name does not contain `only` are
-/// left out.
+/// Checks all grids of `counts` ranks, and tells each verdict as an event. Networks whose name does not contain `only`
+/// are left out.
 pub fn command(counts: &[usize], transport: Transport, only: &str) -> RankExit {
     let subjects = match nets::subjects() {
         Ok(all) => all.into_iter().filter(|s| s.name.contains(only)).collect::<Vec<_>>(),
@@ -49,7 +49,7 @@ fn on_threads(subject: &Subject, counts: &[usize]) -> Result<bool, RankExit> {
     })?;
     let mut passed = true;
     for grid in counts.iter().flat_map(|&ranks| Grid::factorisations(ranks)) {
-        passed &= ranks::run(Transport::Threads, grid.size(), Setting::Auto, |comm, watch| {
+        passed &= ranks::run(Transport::Threads, grid.size(), Setting::Auto, |Rank { comm, watch, .. }| {
             check_grid(subject, Some(&oracle), grid, comm, watch)
         })?;
     }
@@ -58,7 +58,7 @@ fn on_threads(subject: &Subject, counts: &[usize]) -> Result<bool, RankExit> {
 
 fn on_mpi(subjects: &[Subject], counts: &[usize]) -> Result<bool, RankExit> {
     let ranks = counts.first().copied().unwrap_or(1);
-    ranks::run(Transport::Mpi, ranks, Setting::Auto, |comm, watch| {
+    ranks::run(Transport::Mpi, ranks, Setting::Auto, |Rank { comm, watch, .. }| {
         let mut passed = true;
         for subject in subjects {
             watch.allow(SERIAL_RUN_S);

@@ -77,7 +77,8 @@ struct Norms {
 
 impl Norms {
     fn add(&mut self, value: f64) {
-        self.max = if value.is_nan() { f64::NAN } else { self.max.max(value.abs()) };
+        // Leaves out NaN; the squares do not.
+        self.max = self.max.max(value.abs());
         self.squares += value * value;
     }
 }

@@ -1,8 +1,8 @@
 //! Whether a run on a grid gives the serial result: before a case is timed, and for every grid of the check suite.
 //!
-//! The yardstick is the serial run itself: the same network on one rank in f32 is some way from the same network in f64.
-//! A grid may be [`OWN_ERRORS`] times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest value,
-//! in the largest error and in the L2 norm.
+//! The yardstick is the serial run itself: the same network on one rank in f32 is some way from the same network in
+//! f64. A grid may be [`OWN_ERRORS`] times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest
+//! value, in the largest error and in the L2 norm.
 
 mod command;
 mod compare;
@@ -20,7 +20,7 @@ use oracle::{Subject, run};
 use shardmark_comm::Comm;
 use shardmark_host::Team;
 use shardmark_networks::NetPlan;
-use shardmark_partition::Grid;
+use shardmark_partition::{Dim, Grid};
 use shardmark_plan::Case;
 use shardmark_plan::value::{Check, Norm};
 use shardmark_store::Check as Verdict;
@@ -29,8 +29,8 @@ use shardmark_store::Check as Verdict;
 pub const OWN_ERRORS: f64 = 4.0;
 /// Roundings of a tensor's largest value that it may have beside that.
 pub const ULPS: f64 = 16.0;
-/// The same for weights after some steps: Adam divides small gradients by their own size, and their rounding with them, so
-/// that single weights scatter more than any one run shows.
+/// The same for weights after some steps: Adam divides small gradients by their own size, and their rounding with them,
+/// so that single weights scatter more than any one run shows.
 pub const ULPS_AFTER_STEPS: f64 = 256.0;
 
 /// Seconds that ranks may wait while rank 0 makes the serial run.
@@ -41,7 +41,7 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
     let mut net = network::cosmoflow(case);
     if case.check == Check::Quick {
         net.volume = net.volume.map(|extent| extent.min(32));
-        net.batch = net.batch.min(2 * case.grid.n);
+        net.batch = net.batch.min(2 * case.grid.parts(Dim::N));
     }
     let graph = net.graph()?;
     let steps = if case.check == Check::Full && case.norm == Norm::None { 3 } else { 0 };
@@ -51,6 +51,7 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
         optimizers: vec![network::optimizer(case)],
         loss: network::loss(case),
         steps,
+        init: network::init(case),
         seed: case.seed,
     })
 }
@@ -70,9 +71,9 @@ impl Oracle {
     }
 }
 
-/// Compares a case's grid with the serial run, which rank 0 makes unless it is given. With batch norm over fewer than all
-/// ranks the serial network is another one; then the f64 run of the same grid is the yardstick. Collective; the verdict is
-/// equal on all ranks.
+/// Compares a case's grid with the serial run, which rank 0 makes unless it is given. With batch norm over fewer than
+/// all ranks the serial network is another one; then the f64 run of the same grid is the yardstick. Collective; the
+/// verdict is equal on all ranks.
 ///
 /// # Errors
 /// When a rank fails.
@@ -84,7 +85,7 @@ pub fn of_case(
     watch: &Watch,
 ) -> Result<Verdict, RankError> {
     let subject = subject(case)?;
-    let grid = network::grid(case);
+    let grid = case.grid;
     watch.allow(SERIAL_RUN_S);
     if !same_statistics(case) {
         let oracle = Oracle::on_grid(&subject, grid, comm)?;

@@ -10,7 +10,7 @@ use shardmark_layers::loss::Loss;
 use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::pool::{Pool, PoolMode};
-use shardmark_networks::{Cosmoflow, Graph, Node, Variant};
+use shardmark_networks::{Cosmoflow, Graph, InitScheme, Node, Variant};
 use shardmark_partition::{AxisSet, Window};
 
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 0.01, momentum: 0.9, weight_decay: 0.0 };
@@ -35,6 +35,7 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             optimizers: optimizers.to_vec(),
             loss,
             steps,
+            init: InitScheme::He,
             seed: 1,
         })
     };
@@ -51,6 +52,7 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             optimizers: vec![SGD, CALM_ADAM],
             loss: Loss::Mse,
             steps: 5,
+            init: InitScheme::He,
             seed: 1,
         },
     ])

@@ -8,7 +8,7 @@ use shardmark_host::{SOLO, Team};
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Graph, NetPlan, Trainer};
+use shardmark_networks::{Graph, InitScheme, NetPlan, Trainer};
 use shardmark_partition::Grid;
 use shardmark_tensor::Block;
 
@@ -25,6 +25,8 @@ pub struct Subject {
     pub loss: Loss,
     /// Steps after which weights are compared; 0: gradients of the first step only.
     pub steps: usize,
+    /// The rule for the start values of weights.
+    pub init: InitScheme,
     /// Seed of weights, input and targets.
     pub seed: u64,
 }
@@ -87,9 +89,9 @@ pub fn run<T: Float>(
     optimizer: OptimSpec,
     subject: &Subject,
 ) -> Result<Outcome, RankError> {
-    let (steps, seed) = (subject.steps, subject.seed);
+    let Subject { loss, steps, init, seed, .. } = *subject;
     let counted = Counted::new(comm);
-    let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), subject.loss, optimizer, seed)?;
+    let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), loss, optimizer, init, seed)?;
     let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();

@@ -48,16 +48,19 @@ fn double_precision_agrees_to_its_own_rounding() {
 
 #[test]
 fn a_changed_tensor_is_named() {
-    let path = edited("changed", "2020-w32-norm.h5", |name, values| {
-        if name == "grads/conv3.weight" {
-            values[7] *= 1.001;
-        }
-        true
-    });
-    let wrong = wrong(&rows::<f32>(&path, "1x1x2x1").unwrap());
-    assert_eq!(wrong.len(), 1, "{wrong:?}");
-    assert!(wrong[0].starts_with("grads/conv3.weight: 55296 elements") && wrong[0].contains("expected"), "{wrong:?}");
-    std::fs::remove_file(path).unwrap();
+    for (tensor, elements) in [("grads/conv3.weight", 55296), ("buffers/bn3.running_var", 64)] {
+        let path = edited("changed", "2020-w32-norm.h5", |name, values| {
+            if name == tensor {
+                values[7] *= 1.001;
+            }
+            true
+        });
+        let wrong = wrong(&rows::<f32>(&path, "1x1x2x1").unwrap());
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        let start = format!("{tensor}: {elements} elements");
+        assert!(wrong[0].starts_with(&start) && wrong[0].contains("expected"), "{wrong:?}");
+        std::fs::remove_file(path).unwrap();
+    }
 }
 
 #[test]

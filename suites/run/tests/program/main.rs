@@ -1,5 +1,6 @@
 //! The program `shardmark` from outside, with a shell script in place of the rank program.
 
+mod broken;
 mod place;
 mod real;
 mod sweep;

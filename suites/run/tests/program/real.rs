@@ -1,5 +1,6 @@
-//! The program with the real rank program, if that is built (`cargo build --release` in the workspace): faults on purpose, at
-//! rank 1 in step 2, on threads and under mpirun. A case of one rank beside them shows that the sweep goes on.
+//! The program with the real rank program, if that is built (`cargo build --release` in the workspace): faults on
+//! purpose, at rank 1 in step 2, on threads and under mpirun. A case of one rank beside them shows that the sweep goes
+//! on.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ fn results_are_recorded_checked_and_tabulated() {
     let record = place.record(1).unwrap();
     assert_eq!(record.outcome, Outcome::Ok);
     assert!(record.check.is_some_and(|check| check.passed));
-    assert!(record.provenance.contains_key("commit"));
+    assert!(record.provenance.contains_key("rustc"));
     assert!(run(&["table", "s"]).out.contains("1x2x1x1"));
     assert_eq!(run(&["plot", "strong", "s"]).code, 0);
     assert!(place.path("results/runs/s/strong.svg").is_file());

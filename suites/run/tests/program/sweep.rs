@@ -29,7 +29,7 @@ fn every_ending_has_its_outcome_and_the_sweep_goes_on() {
     let record = place.record(3).unwrap();
     assert_eq!((record.outcome, record.setting("width")), (Outcome::Failed, Some("32")));
     assert_eq!(record.message, "exit code 7: something broke\nsomething broke");
-    assert!(record.provenance.contains_key("commit") && record.case.suite.contains("mode = \"strong\""));
+    assert!(record.provenance.contains_key("rustc") && record.case.suite.contains("mode = \"strong\""));
     // Nothing but what belongs there.
     let logs = fs::read_dir(place.path("results/runs/s/logs")).unwrap().count();
     assert_eq!(logs, 8);
@@ -135,17 +135,17 @@ fn the_ranks_die_with_a_killed_supervisor() {
 }
 
 #[test]
-fn results_of_another_commit_are_not_mixed() {
+fn results_of_another_host_are_not_mixed() {
     let place = Place::new("mix", &[1], "");
     place.run(&["run", "s.toml"]);
     let context = place.path("results/runs/s/context.json");
     let text = fs::read_to_string(&context).unwrap();
-    let line = text.lines().find(|line| line.contains("\"commit\"")).unwrap();
-    fs::write(&context, text.replace(line, "\"commit\": \"f00\",")).unwrap();
+    let line = text.lines().find(|line| line.contains("\"host\"")).unwrap();
+    fs::write(&context, text.replace(line, "\"host\": \"f00\",")).unwrap();
     for arguments in [["run", "s.toml"], ["resume", "s"]] {
         let ran = place.run(&arguments);
         assert_eq!(ran.code, 2);
-        assert!(ran.err.contains("expected results of the same commit (f00), got"), "{}", ran.err);
+        assert!(ran.err.contains("expected results of the same host (f00), got"), "{}", ran.err);
     }
     assert_eq!(place.run(&["resume", "s", "--mix"]).code, 0);
 }
