@@ -12,9 +12,9 @@ use std::time::Instant;
 #[global_allocator]
 static ALLOCATOR: HugePages = HugePages;
 
-/// A second of loops: peaks of a shared machine are rare moments.
-const PEAK_SAMPLES: usize = 1000;
-const STREAM_SAMPLES: usize = 10;
+/// Some tenths of a second each.
+const PEAK_SAMPLES: usize = 200;
+const STREAM_SAMPLES: usize = 3;
 
 fn main() -> std::io::Result<()> {
     if let Some(complaint) = Isa::complaint() {

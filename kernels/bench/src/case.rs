@@ -16,7 +16,7 @@ pub struct Case {
 }
 
 enum State {
-    Layer(LayerState),
+    Layer(Box<LayerState>),
     Update { optimizer: Optimizer<f32>, value: Vec<f32>, grad: Vec<f32> },
 }
 
@@ -30,7 +30,7 @@ impl Case {
             Work::Layer { op, x, y, first } => {
                 let mut layer = LayerState::new(op, *x, *y, *first);
                 layer.run(Pass::Forward, &team)?;
-                State::Layer(layer)
+                State::Layer(Box::new(layer))
             }
             &Work::Update { ref optimizer, len } => {
                 let optimizer = Optimizer::new(*optimizer, &[len]);
