@@ -9,6 +9,10 @@ class Refused(Exception):
     """A server's answer to what it cannot do."""
 
 
+class Ended(Exception):
+    """A server that is no more."""
+
+
 class Server:
     def __init__(self, name, command):
         self.name = name
@@ -23,14 +27,17 @@ class Server:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise Refused(f"{self.name}: expected an answer to `{request}`, got its end (exit code {self.process.wait()})")
+            code = self.process.wait()
+            raise Ended(f"{self.name}: expected an answer to `{request}`, got its end (exit code {code}); see above, or memory")
         if answer.startswith("error: "):
             raise Refused(f"{self.name}: {answer.removeprefix('error: ')}")
         return answer
 
-    def run(self):
+    def run(self, warm):
         """Runs the prepared case once and gives its seconds, when the server has come to rest: nothing that it does after
-        its answer may disturb the next one."""
+        its answer may disturb the next one. `warm`: after a run that does not count."""
+        if warm:
+            self.ask("run")
         seconds = float(self.ask("run"))
         self.rest()
         return seconds

@@ -39,7 +39,7 @@ class Row:
         return 100 * self.rate / self.limit
 
     def cells(self):
-        giga = f"{self.amount / 1e9:.2f} {UNITS[self.unit]}"
+        giga = f"{self.amount / 1e9:.3g} {UNITS[self.unit]}"
         memory = [f"{b / 2**20:.0f}" if b else "-" for b in (self.torch_memory, self.ours_memory)]
         return [str(self.threads), self.problem, self.name, giga, f"{self.torch_ms:.2f}", self.format,
                 f"{self.ours_ms:.2f}", f"{self.ratio:.2f}", f"{self.low:.2f}-{self.high:.2f}", f"{self.rate:.1f}",
