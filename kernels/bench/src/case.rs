@@ -1,5 +1,6 @@
 //! The data of a problem on one rank, and a pass over it.
 
+use crate::transposed::TransposedState;
 use crate::{Pass, Problem, Work};
 use shardmark_comm::Comm;
 use shardmark_host::Team;
@@ -17,6 +18,7 @@ pub struct Case {
 
 enum State {
     Layer(Box<LayerState>),
+    Transposed(Box<TransposedState>),
     Update { optimizer: Optimizer<f32>, value: Vec<f32>, grad: Vec<f32> },
 }
 
@@ -31,6 +33,9 @@ impl Case {
                 let mut layer = LayerState::new(op, *x, *y, *first);
                 layer.run(Pass::Forward, &team)?;
                 State::Layer(Box::new(layer))
+            }
+            Work::Transposed { conv, x, y, first } => {
+                State::Transposed(Box::new(TransposedState::new(conv, *x, *y, *first)))
             }
             &Work::Update { ref optimizer, len } => {
                 let optimizer = Optimizer::new(*optimizer, &[len]);
@@ -48,6 +53,7 @@ impl Case {
     pub fn run(&mut self, pass: Pass) -> Result<(), LayerError> {
         match &mut self.state {
             State::Layer(layer) => layer.run(pass, &self.team)?,
+            State::Transposed(layer) => layer.run(pass, &self.team),
             State::Update { optimizer, value, grad } => {
                 optimizer.begin_step();
                 optimizer.step(0, value, grad);
@@ -60,6 +66,7 @@ impl Case {
     pub fn results(&self, pass: Pass) -> Vec<&[f32]> {
         match &self.state {
             State::Layer(layer) => layer.results(pass),
+            State::Transposed(layer) => layer.results(pass),
             State::Update { value, .. } => vec![value],
         }
     }
@@ -174,6 +181,6 @@ impl Groups for Alone {
     }
 }
 
-fn random(stream: u64, len: usize) -> Vec<f32> {
+pub(crate) fn random(stream: u64, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| (rng::uniform(1, stream, i) - 0.5) as f32).collect()
 }

@@ -15,14 +15,6 @@ pub enum ProblemError {
         /// Its first word.
         got: String,
     },
-    /// A layer of the grammar that no kernel computes.
-    #[error("layer of `{line}`: expected a layer with a kernel, got {got}, which has none yet; leave the line out")]
-    Kernel {
-        /// The line.
-        line: String,
-        /// Its first word.
-        got: String,
-    },
     /// A key is missing, unknown, repeated or has a value that does not parse.
     #[error("{key} of `{line}`: expected {expected}, got {got}; correct the line")]
     Value {

@@ -25,6 +25,7 @@ pub mod peak;
 mod problem;
 pub mod server;
 pub mod stream;
+mod transposed;
 
 #[cfg(test)]
 mod tests;

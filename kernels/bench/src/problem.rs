@@ -2,7 +2,7 @@
 
 use crate::{Amount, Fields, Pass, ProblemError};
 use shardmark_layers::activation::LeakyRelu;
-use shardmark_layers::conv::Conv;
+use shardmark_layers::conv::{Conv, ConvTranspose};
 use shardmark_layers::dense::Dense;
 use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
@@ -34,6 +34,17 @@ pub enum Work {
         /// Whether it reads the network's input, whose gradient nobody wants.
         first: bool,
     },
+    /// A transposed convolution on a whole input.
+    Transposed {
+        /// The layer.
+        conv: ConvTranspose,
+        /// Input `[N, D, H, W, C]`.
+        x: Shape,
+        /// Output `[N, D', H', W', K]`.
+        y: Shape,
+        /// Whether it reads the network's input.
+        first: bool,
+    },
     /// The update of a parameter.
     Update {
         /// The optimizer.
@@ -58,11 +69,13 @@ impl Problem {
     pub fn passes(&self) -> &'static [Pass] {
         match &self.work {
             Work::Update { .. } => &[Pass::Update],
-            Work::Layer { first: true, .. } => &[Pass::Forward, Pass::BackwardParams],
+            Work::Layer { first: true, .. } | Work::Transposed { first: true, .. } => {
+                &[Pass::Forward, Pass::BackwardParams]
+            }
             // The gradients of batch norm's parameters come with the data gradient.
             Work::Layer { op: Op::Norm(_), .. } => &[Pass::Forward, Pass::BackwardData],
             Work::Layer { op, .. } if op.params().is_empty() => &[Pass::Forward, Pass::BackwardData],
-            Work::Layer { .. } => &[Pass::Forward, Pass::BackwardData, Pass::BackwardParams],
+            Work::Layer { .. } | Work::Transposed { .. } => &[Pass::Forward, Pass::BackwardData, Pass::BackwardParams],
         }
     }
 
@@ -71,7 +84,7 @@ impl Problem {
     /// # Errors
     /// The problem has no such pass.
     pub fn pass(&self, name: &str) -> Result<Pass, ProblemError> {
-        let whole = matches!(self.work, Work::Layer { .. }).then_some(Pass::Backward);
+        let whole = (!matches!(self.work, Work::Update { .. })).then_some(Pass::Backward);
         let mut known = self.passes().iter().copied().chain(whole);
         known.clone().find(|pass| pass.name() == name).ok_or_else(|| ProblemError::Pass {
             line: self.line.clone(),
@@ -86,10 +99,13 @@ impl Problem {
     /// only to be overwritten does not count.
     pub fn amount(&self, pass: Pass) -> Amount {
         let elements = |shape: &Shape| shape.iter().map(|&e| e as u64).product::<u64>();
+        let gradients = |first: bool| if pass == Pass::Backward && !first { 2 } else { 1 };
         match &self.work {
             Work::Layer { op: op @ (Op::Conv(_) | Op::Dense(_)), y, first, .. } => {
-                let gradients = if pass == Pass::Backward && !first { 2 } else { 1 };
-                Amount::Flops(gradients * op.forward_flops(elements(y)))
+                Amount::Flops(gradients(*first) * op.forward_flops(elements(y)))
+            }
+            Work::Transposed { conv, x, first, .. } => {
+                Amount::Flops(gradients(*first) * Op::Conv(conv.adjoint()).forward_flops(elements(x)))
             }
             Work::Layer { op, x, y, .. } => {
                 let (x, y) = (elements(x), elements(y));
@@ -126,9 +142,8 @@ impl FromStr for Problem {
         let work = match name {
             "conv2d" => conv(line, 2)?,
             "conv3d" => conv(line, 3)?,
-            "conv_transpose2d" | "conv_transpose3d" => {
-                return Err(ProblemError::Kernel { line: line.into(), got: name.into() });
-            }
+            "conv_transpose2d" => transposed(line, 2)?,
+            "conv_transpose3d" => transposed(line, 3)?,
             "dense" => dense(line)?,
             "pool_avg2d" => pool(line, 2, PoolMode::Average)?,
             "pool_avg3d" => pool(line, 3, PoolMode::Average)?,
@@ -156,6 +171,17 @@ fn conv(line: &str, dims: usize) -> Result<Work, ProblemError> {
     let op =
         Op::Conv(Conv { c: fields.count("c")?, k: fields.count("k")?, windows: windows(&fields, dims)?, bias: false });
     layer(op, input(&fields, Some(dims))?, fields.flag("first")?)
+}
+
+fn transposed(line: &str, dims: usize) -> Result<Work, ProblemError> {
+    let fields = Fields::split(line, &WINDOWED)?;
+    let conv = ConvTranspose { c: fields.count("c")?, k: fields.count("k")?, windows: windows(&fields, dims)? };
+    let x = input(&fields, Some(dims))?;
+    let y = conv.out_shape(x);
+    if y.contains(&0) {
+        return Err(fields.error("pad", "a padding that leaves an output", fields.text("pad")));
+    }
+    Ok(Work::Transposed { conv, x, y, first: fields.flag("first")? })
 }
 
 fn dense(line: &str) -> Result<Work, ProblemError> {

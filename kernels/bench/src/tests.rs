@@ -16,7 +16,7 @@ fn problem(line: &str) -> Problem {
 fn layer(line: &str) -> (Op, [usize; 5], [usize; 5]) {
     match problem(line).work {
         Work::Layer { op, x, y, .. } => (op, x, y),
-        Work::Update { .. } => panic!("{line} is no layer"),
+        _ => panic!("{line} is no layer of a graph"),
     }
 }
 
@@ -34,6 +34,11 @@ fn lines_parse_and_print() {
     assert_eq!((op.kind(), x, y), ("max_pool", [1, 1, 9, 8, 3], [1, 1, 5, 4, 3]));
     assert_eq!(layer("batch_norm n=2 c=3 in=7x6x5").1, [2, 7, 6, 5, 3]);
     assert_eq!(layer("leaky_relu n=2 c=3 in=7").1, [2, 1, 1, 7, 3]);
+    let Work::Transposed { x, y, .. } = problem("conv_transpose2d n=1 c=3 k=4 in=9x8 kernel=3 stride=2 pad=1").work
+    else {
+        panic!("a transposed convolution");
+    };
+    assert_eq!((x, y), ([1, 1, 9, 8, 3], [1, 1, 17, 15, 4]));
     assert!(matches!(problem("adam len=12").work, Work::Update { len: 12, .. }));
 }
 
@@ -51,8 +56,9 @@ fn errors_name_the_key_and_the_line() {
     assert!(error("leaky_relu n=1 c=3 in=9x9x9x9").contains("one value for each dimension"));
     assert!(error("adam len=0").contains("a number of at least 1"));
     assert!(error("dense n=1 c=3").starts_with("k of `dense"));
-    let transposed = "conv_transpose3d n=1 c=3 k=4 in=9x9x9 kernel=2 stride=2 pad=0".parse::<Problem>();
-    assert!(matches!(transposed, Err(ProblemError::Kernel { .. })));
+    assert!(
+        error("conv_transpose2d n=1 c=3 k=4 in=1x9 kernel=2 stride=2 pad=1").starts_with("pad of `conv_transpose2d")
+    );
     let too_small = "conv2d n=1 c=3 k=4 in=2x2 kernel=5 stride=1 pad=0".parse::<Problem>();
     assert!(matches!(too_small, Err(ProblemError::Spec(_))));
 }
@@ -79,6 +85,8 @@ fn amounts_follow_the_sizes() {
     assert_eq!(problem(conv).amount(Pass::Forward), Amount::Flops(flops));
     assert_eq!(problem(conv).amount(Pass::Backward), Amount::Flops(2 * flops));
     assert_eq!(problem(&format!("{conv} first")).amount(Pass::Backward), Amount::Flops(flops));
+    let transposed = "conv_transpose2d n=1 c=3 k=4 in=5x5 kernel=2 stride=2 pad=0";
+    assert_eq!(problem(transposed).amount(Pass::Backward), Amount::Flops(2 * 2 * 4 * 3 * 4 * 25));
     let bytes = |line: &str| [Pass::Forward, Pass::Backward].map(|pass| problem(line).amount(pass));
     assert_eq!(bytes("batch_norm n=1 c=2 in=5"), [120, 200].map(Amount::Bytes));
     assert_eq!(bytes("leaky_relu n=1 c=2 in=5"), [80, 120].map(Amount::Bytes));
