@@ -41,8 +41,8 @@ class Row:
     def cells(self):
         giga = f"{self.amount / 1e9:.3g} {UNITS[self.unit]}"
         memory = [f"{b / 2**20:.0f}" if b else "-" for b in (self.torch_memory, self.ours_memory)]
-        return [str(self.threads), self.problem, self.name, giga, f"{self.torch_ms:.2f}", self.format,
-                f"{self.ours_ms:.2f}", f"{self.ratio:.2f}", f"{self.low:.2f}-{self.high:.2f}", f"{self.rate:.1f}",
+        return [str(self.threads), self.problem, self.name, giga, milliseconds(self.torch_ms), self.format,
+                milliseconds(self.ours_ms), f"{self.ratio:.2f}", f"{self.low:.2f}-{self.high:.2f}", f"{self.rate:.1f}",
                 f"{self.share:.0f}"] + (memory if self.name == "step" else [])
 
 
@@ -62,6 +62,11 @@ def interval(torch, ours):
         ratios.append(median(t for t, _ in drawn) / median(o for _, o in drawn))
     ratios.sort()
     return ratios[round(0.025 * RESAMPLES)], ratios[round(0.975 * RESAMPLES) - 1]
+
+
+def milliseconds(value):
+    """Two decimals, or more for what is short."""
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
 def heads(steps):
