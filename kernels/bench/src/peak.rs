@@ -1,5 +1,6 @@
-//! The multiply-add peak of one core, measured: the yardstick of the kernels.
+//! The multiply-add peak, measured: the yardstick of kernels that compute.
 
+use shardmark_host::Team;
 use shardmark_layers::conv::Isa;
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,8 +11,9 @@ const SUMS: usize = 12;
 /// Multiply-adds of every sum in one sample: milliseconds, as long as a kernel, so that both run at the same clock.
 const ROUNDS: usize = 1_000_000;
 
-/// GFLOP/s of one core with registers of an available instruction set: the best of `samples` short loops.
-pub fn multiply_add_peak(isa: Isa, samples: usize) -> f64 {
+/// GFLOP/s of all threads of a team at once, with registers of an available instruction set: the best of `samples` short
+/// loops.
+pub fn multiply_add_peak(isa: Isa, team: &Team, samples: usize) -> f64 {
     let run: unsafe fn() -> f32 = match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => x86::avx512,
@@ -25,11 +27,11 @@ pub fn multiply_add_peak(isa: Isa, samples: usize) -> f64 {
         Isa::Avx2 => 8,
         Isa::Portable => 4,
     };
-    let flops = (2 * lanes * SUMS * ROUNDS) as f64;
+    let flops = (2 * lanes * SUMS * ROUNDS * team.threads()) as f64;
     let best = (0..samples.max(1)).map(|_| {
         let start = Instant::now();
         // SAFETY: the instruction set is available.
-        black_box(unsafe { run() });
+        team.run(team.threads(), |_, _| _ = black_box(unsafe { run() }));
         start.elapsed().as_secs_f64()
     });
     flops / best.fold(f64::INFINITY, f64::min) / 1e9

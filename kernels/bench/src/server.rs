@@ -1,0 +1,145 @@
+//! A timing server: it prepares a case when asked, and runs it once for every further request, so that whoever asks can
+//! alternate between several servers and no two of them run at once.
+//!
+//! A request is a line, and so is its answer:
+//!
+//! ```text
+//! conv3d n=1 c=16 .. pad=1 | forward | threads=2     ready flops=57982058496
+//! run                                                0.0123       (seconds)
+//! peak threads=2                                     355.1        (GFLOP/s)
+//! stream threads=2                                   25.3         (GB/s)
+//! ```
+//!
+//! or `error: ..`, after which the server goes on. It ends with its input.
+
+use crate::Amount;
+use std::fmt::Display;
+use std::io::{self, BufRead, Write};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To prepare a case and run it on demand.
+    Case {
+        /// What the case is.
+        problem: String,
+        /// Which pass of it.
+        pass: String,
+        /// Threads that share its work.
+        threads: usize,
+    },
+    /// The multiply-add peak.
+    Peak {
+        /// Threads that compute at once.
+        threads: usize,
+    },
+    /// The bandwidth of main memory.
+    Stream {
+        /// Threads that copy at once.
+        threads: usize,
+    },
+}
+
+/// A request that is none.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("request: expected `PROBLEM | PASS | threads=N`, `peak threads=N`, `stream threads=N` or `run`, got `{0}`{1}")]
+pub struct RequestError(String, &'static str);
+
+impl std::str::FromStr for Request {
+    type Err = RequestError;
+
+    fn from_str(line: &str) -> Result<Self, RequestError> {
+        let parts: Vec<&str> = line.split('|').map(str::trim).collect();
+        let threads = |text: &str| text.strip_prefix("threads=")?.parse().ok().filter(|&n: &usize| n > 0);
+        let request = match parts[..] {
+            [problem, pass, last] => threads(last).map(|threads| {
+                let (problem, pass) = (problem.to_string(), pass.to_string());
+                Request::Case { problem, pass, threads }
+            }),
+            [line] => match line.split_once(' ') {
+                Some(("peak", rest)) => threads(rest).map(|threads| Request::Peak { threads }),
+                Some(("stream", rest)) => threads(rest).map(|threads| Request::Stream { threads }),
+                _ => None,
+            },
+            _ => None,
+        };
+        let hint = if line == RUN { "; prepare a case first" } else { "; correct the request" };
+        request.ok_or_else(|| RequestError(line.to_string(), hint))
+    }
+}
+
+const RUN: &str = "run";
+
+/// A conversation.
+pub struct Session<R, W> {
+    input: R,
+    output: W,
+    /// A request that ended a case.
+    next: Option<String>,
+}
+
+impl<R: BufRead, W: Write> Session<R, W> {
+    /// Reads requests from `input` and answers to `output`.
+    pub fn new(input: R, output: W) -> Self {
+        Session { input, output, next: None }
+    }
+
+    /// The next request; `None` at the end of the input. What is no request is refused.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn next_request(&mut self) -> io::Result<Option<Request>> {
+        while let Some(line) = self.line()? {
+            match line.parse() {
+                Ok(request) => return Ok(Some(request)),
+                Err(error) => self.refuse(&error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Answers that a case is ready, and each `run` with what `run` returns (seconds), until something else is asked for.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn time<E: Display>(&mut self, amount: Amount, mut run: impl FnMut() -> Result<f64, E>) -> io::Result<()> {
+        self.answer(&format_args!("ready {amount}"))?;
+        while let Some(line) = self.line()? {
+            if line != RUN {
+                self.next = Some(line);
+                break;
+            }
+            match run() {
+                Ok(seconds) => self.answer(&seconds)?,
+                Err(error) => self.refuse(&error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers with a value.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn answer(&mut self, value: &dyn Display) -> io::Result<()> {
+        writeln!(self.output, "{value}")?;
+        self.output.flush()
+    }
+
+    /// Answers that a request cannot be served.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn refuse(&mut self, error: &dyn Display) -> io::Result<()> {
+        self.answer(&format_args!("error: {error}"))
+    }
+
+    fn line(&mut self) -> io::Result<Option<String>> {
+        if let Some(line) = self.next.take() {
+            return Ok(Some(line));
+        }
+        let mut line = String::new();
+        let read = self.input.read_line(&mut line)?;
+        Ok((read > 0).then(|| line.trim().to_string()))
+    }
+}

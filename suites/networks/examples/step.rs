@@ -1,0 +1,96 @@
+//! The timing server of whole training steps, which `ci/peers --steps` asks: `shardmark_bench::server` says how.
+//! A case is `cosmoflow width=128 batch=1 norm=none | step | threads=1`: the 2020 network on one rank, `norm=global` with
+//! batch norm; the step is forward, loss, backward and update by SGD.
+
+use shardmark_bench::server::{Request, Session};
+use shardmark_bench::{Amount, Fields, ProblemError};
+use shardmark_comm::solo;
+use shardmark_host::{HugePages, Team};
+use shardmark_layers::Op;
+use shardmark_layers::conv::Isa;
+use shardmark_layers::loss::Loss;
+use shardmark_layers::optim::OptimSpec;
+use shardmark_networks::{Cosmoflow, Graph, NetPlan, Trainer, Variant};
+use shardmark_partition::{AxisSet, Grid};
+use shardmark_tensor::{Block, rng};
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: HugePages = HugePages;
+
+/// Redshifts of a universe.
+const CHANNELS: usize = 4;
+const SGD: OptimSpec = OptimSpec::Sgd { lr: 1e-3, momentum: 0.0, weight_decay: 0.0 };
+
+fn main() -> std::io::Result<()> {
+    if let Some(complaint) = Isa::complaint() {
+        eprintln!("{complaint}");
+    }
+    let mut session = Session::new(std::io::stdin().lock(), std::io::stdout().lock());
+    while let Some(request) = session.next_request()? {
+        if let Err(error) = serve(&request, &mut session) {
+            session.refuse(&error)?;
+        }
+    }
+    Ok(())
+}
+
+fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -> Result<(), Box<dyn Error>> {
+    let Request::Case { problem, pass, threads } = request else {
+        return Err("request: expected a step, got a yardstick; ask the server of the layers".into());
+    };
+    if pass != "step" {
+        return Err(format!("pass of `{problem}`: expected step, got {pass}; name that").into());
+    }
+    let graph = network(problem)?.graph()?;
+    let flops = Amount::Flops(flops(&graph));
+    let (comm, team) = (solo(), Team::new(*threads)?);
+    let plan = NetPlan::new(graph, Grid::new([1; 5]));
+    let mut trainer = Trainer::<f32>::new(&comm, &team, plan, Loss::Mse, SGD, 1)?;
+    let target = Block::zeros(trainer.target_region());
+    let mut run = || {
+        // A step takes the block and gives its memory back.
+        let mut input = trainer.input_block();
+        for (i, x) in (0..).zip(input.data_mut()) {
+            *x = (rng::uniform(1, 0, i) - 0.5) as f32;
+        }
+        let start = Instant::now();
+        trainer.train_step(input, &target).map(|_| start.elapsed().as_secs_f64())
+    };
+    run()?;
+    session.time(flops, run)?;
+    Ok(())
+}
+
+fn network(line: &str) -> Result<Cosmoflow, ProblemError> {
+    let fields = Fields::split(line, &["width", "batch", "norm"])?;
+    if line.split_whitespace().next() != Some("cosmoflow") {
+        return Err(fields.error("network", "cosmoflow", line));
+    }
+    let norm = match fields.text("norm") {
+        "none" => None,
+        "global" => Some(AxisSet::ALL),
+        other => return Err(fields.error("norm", "none or global", other)),
+    };
+    Ok(Cosmoflow {
+        variant: Variant::Paper2020,
+        batch: fields.count("batch")?,
+        volume: [fields.count("width")?; 3],
+        channels: CHANNELS,
+        norm,
+        dropout: None,
+        tail: None,
+    })
+}
+
+/// Operations of a step's convolutions and dense layers: forward, parameter gradients, and data gradients of all but the
+/// first.
+fn flops(graph: &Graph) -> u64 {
+    let passes = |i: usize| if i == 0 { 2 } else { 3 };
+    let outputs = |i: usize| graph.shapes[i + 1].iter().map(|&e| e as u64).product();
+    let multiply = |op: &Op| matches!(op, Op::Conv(_) | Op::Dense(_));
+    let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| multiply(&node.op));
+    nodes.map(|(i, node)| passes(i) * node.op.forward_flops(outputs(i))).sum()
+}
