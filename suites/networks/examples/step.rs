@@ -10,7 +10,7 @@ use shardmark_layers::Op;
 use shardmark_layers::conv::Isa;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Cosmoflow, Graph, NetPlan, Trainer, Variant};
+use shardmark_networks::{Cosmoflow, Graph, InitScheme, NetPlan, Trainer, Variant};
 use shardmark_partition::{AxisSet, Grid};
 use shardmark_tensor::{Block, rng};
 use std::error::Error;
@@ -48,7 +48,7 @@ fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -
     let flops = Amount::Flops(flops(&graph));
     let (comm, team) = (solo(), Team::new(*threads)?);
     let plan = NetPlan::new(graph, Grid::new([1; 5]));
-    let mut trainer = Trainer::<f32>::new(&comm, &team, plan, Loss::Mse, SGD, 1)?;
+    let mut trainer = Trainer::<f32>::new(&comm, &team, plan, Loss::Mse, SGD, InitScheme::He, 1)?;
     let target = Block::zeros(trainer.target_region());
     let mut run = || {
         // A step takes the block and gives its memory back.
