@@ -124,14 +124,14 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
             plan.width = TAPS * lanes;
             per = if long { LONG } else { 1 };
             plan.segments = Segments::new(sweep, per);
-            scratch.reduction.cut(rows, inputs.channels, plan.width * T::BYTES);
+            scratch.reduction.cut(&inputs, rows, true, plan.width * T::BYTES);
         } else {
             per = outputs_per_segment(vecs);
             plan.segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
             if plan.segments.x_step * T::BYTES % SAME_SET == 0 {
                 plan.by_segments = &plan.by_segments[..plan.by_segments.len().min(FEW_SEGMENTS)];
             }
-            scratch.reduction.cut(rows, run, plan.width * T::BYTES);
+            scratch.reduction.cut(&inputs, rows, false, plan.width * T::BYTES);
         }
         let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
         let chunks = tiles.div_ceil(CHUNK);

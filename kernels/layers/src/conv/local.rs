@@ -147,7 +147,8 @@ impl<T: Real> Local<T> {
         }
         let sweep = self.forward_sweep(x, dy, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
-        let run = self.spec.windows[2].kernel * self.spec.c;
+        let taps = self.spec.windows[2].kernel;
+        let run = [taps, taps * self.spec.c];
         let k = self.spec.k;
         let Local { kernels, rows, weights: scratch, .. } = self;
         weights::sum(kernels, &sweep, x.data(), dy.data(), rows, run, k, dw, team, scratch);

@@ -64,7 +64,7 @@ impl<T: Real> Matrix<T> {
         // Output channels and inputs change places, since the gradient is `[K, C]` and not `[C, K]`.
         let sweep = rows(x.len() / self.c, self.k, self.c);
         let Matrix { c, k, kernels, weights: scratch, .. } = self;
-        weights::sum(kernels, &sweep, dy, x, &[0], *k, *c, dweight, team, scratch);
+        weights::sum(kernels, &sweep, dy, x, &[0], [1, *k], *c, dweight, team, scratch);
     }
 }
 

@@ -8,9 +8,8 @@ use std::ops::Range;
 
 /// Bytes of weights that stay in the first-level cache while a kernel goes over many outputs.
 const SLICE_BYTES: usize = 24 << 10;
-
-/// Columns that are transposed at once.
-const COLUMNS: usize = 64;
+/// Bytes of the weights of one input in a wide block, with the widest vectors.
+const WIDTH_BYTES: usize = 128;
 
 /// A vector that starts at a cache line.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +107,9 @@ impl Blocks {
     }
 }
 
-/// The inputs of an output of a dense convolution, in the order `[row][tap along W][channel]`.
+/// The inputs of an output of a dense convolution: `[row][tap along W][channel]`. They are summed in the order
+/// `[row][block of channels][tap][channel of the block]`, with the weights of a row's block in the first-level cache: an
+/// input that is loaded for one tap is there for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Inputs {
     /// Taps along D times taps along H.
@@ -120,6 +121,9 @@ pub(super) struct Inputs {
     /// Whether neighbouring outputs along W read neighbouring inputs.
     pub dense_w: bool,
 }
+
+/// Channels of a block of the reduction, as a multiple of a cache line of inputs.
+const LINE: usize = 16;
 
 impl Inputs {
     /// Their number.
@@ -133,13 +137,30 @@ impl Inputs {
         vecs == 1 && self.taps == TAPS && self.dense_w
     }
 
-    /// Where input `r` stands in the order of a block's weights.
-    fn position(&self, vecs: usize, r: usize) -> usize {
-        if !self.by_taps(vecs) {
-            return r;
-        }
-        let (row, tap, c) = (r / (self.taps * self.channels), r / self.channels % self.taps, r % self.channels);
-        (row * self.channels + c) * self.taps + tap
+    /// Blocks of channels.
+    pub fn channel_blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Inputs { taps, channels, .. } = *self;
+        let most = (SLICE_BYTES / WIDTH_BYTES / taps.max(1) / LINE * LINE).max(LINE);
+        let count = if taps > 1 { channels.div_ceil(most) } else { 1 };
+        (0..count).map(move |i| i * channels / count..(i + 1) * channels / count)
+    }
+
+    /// Where the inputs of a tap in a block of channels start in the order of a block's weights.
+    fn position(&self, vecs: usize, row: usize, tap: usize, block: &Range<usize>) -> usize {
+        let first = row * self.taps * self.channels + block.start * self.taps;
+        first + if self.by_taps(vecs) { tap } else { tap * block.len() }
+    }
+
+    /// From one channel to the next in the order of a block's weights.
+    fn step(&self, vecs: usize) -> usize {
+        if self.by_taps(vecs) { self.taps } else { 1 }
+    }
+
+    /// All rows, taps and blocks of channels.
+    fn parts(&self) -> impl Iterator<Item = (usize, usize, Range<usize>)> + use<> {
+        let inputs = *self;
+        let taps = (0..self.rows).flat_map(move |row| (0..inputs.taps).map(move |tap| (row, tap)));
+        taps.flat_map(move |(row, tap)| inputs.channel_blocks().map(move |block| (row, tap, block)))
     }
 }
 
@@ -165,9 +186,13 @@ impl<T: Real> Packed<T> {
     pub fn fill_rows(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, weight: &[T]) {
         self.fill(team, blocks, inputs, |block, to| {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            for (r, from) in weight.chunks_exact(blocks.channels).enumerate() {
-                let at = inputs.position(block.vecs, r) * width;
-                copy(&mut to[at..at + existing], &from[block.first..]);
+            for (row, tap, channels) in inputs.parts() {
+                let to = &mut to[inputs.position(block.vecs, row, tap, &channels) * width..];
+                let first = (row * inputs.taps + tap) * inputs.channels + channels.start;
+                let from = weight[first * blocks.channels..].chunks_exact(blocks.channels).take(channels.len());
+                for (to, from) in to.chunks_mut(width * inputs.step(block.vecs)).zip(from) {
+                    copy(&mut to[..existing], &from[block.first..]);
+                }
             }
         });
     }
@@ -177,17 +202,14 @@ impl<T: Real> Packed<T> {
         let inner = inputs.channels;
         self.fill(team, blocks, inputs, |block, to| {
             let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            let step = if inputs.by_taps(block.vecs) { inputs.taps } else { 1 };
-            for (i, offset) in offsets.iter().enumerate() {
-                let to = &mut to[inputs.position(block.vecs, i * inner) * width..];
-                let rows = &weight[offset + block.first * inner..];
-                // A strip of columns at a time: its lines stay in the cache until every row has written to them.
-                for first in (0..inner).step_by(COLUMNS) {
-                    let columns = first..inner.min(first + COLUMNS);
-                    for (c, row) in rows.chunks_exact(inner).take(existing).enumerate() {
-                        let to = to.iter_mut().skip(first * width * step + c).step_by(width * step);
-                        to.zip(&row[columns.clone()]).for_each(|(to, from)| *to = *from);
-                    }
+            let step = inputs.step(block.vecs) * width;
+            // A block of channels at a time: its lines stay in the cache until every column has written to them.
+            for (row, tap, channels) in inputs.parts() {
+                let to = &mut to[inputs.position(block.vecs, row, tap, &channels) * width..];
+                let from = &weight[offsets[row * inputs.taps + tap] + block.first * inner..];
+                for (c, from) in from.chunks_exact(inner).take(existing).enumerate() {
+                    let to = to.iter_mut().skip(c).step_by(step);
+                    to.zip(&from[channels.clone()]).for_each(|(to, from)| *to = *from);
                 }
             }
         });
@@ -231,23 +253,36 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Cuts runs of `run` inputs at the offsets `rows`. The cuts depend on the sizes only, so that every output is
-    /// summed in the same order whatever sub-box it is computed in.
-    pub fn cut(&mut self, rows: &[usize], run: usize, bytes_per_element: usize) {
-        let total = rows.len() * run;
+    /// Cuts the reduction over inputs whose rows start at the offsets `rows`; by taps, the pieces of the first tap stand for
+    /// all. The cuts depend on the sizes only, so that every output is summed in the same order whatever sub-box it is
+    /// computed in.
+    pub fn cut(&mut self, inputs: &Inputs, rows: &[usize], by_taps: bool, bytes_per_element: usize) {
+        let taps = if by_taps { 1 } else { inputs.taps };
+        let total = rows.len() * taps * inputs.channels;
         let count = (total * bytes_per_element).div_ceil(SLICE_BYTES).max(1);
+        let end_of = |slice: usize| (slice + 1) * total / count;
         self.pieces.clear();
         self.slices.clear();
-        for i in 0..count {
-            let (mut at, end) = (i * total / count, (i + 1) * total / count);
-            let (first, from) = (self.pieces.len(), at);
-            while at < end {
-                let (row, within) = (at / run, at % run);
-                let len = (run - within).min(end - at);
-                self.pieces.push(Piece { offset: rows[row] + within, len });
-                at += len;
+        let (mut done, mut first, mut start) = (0, 0, 0);
+        for row in rows {
+            for block in inputs.channel_blocks() {
+                for tap in 0..taps {
+                    let mut offset = row + tap * inputs.channels + block.start;
+                    let end = done + block.len();
+                    while done < end {
+                        let len = end.min(end_of(self.slices.len())) - done;
+                        self.pieces.push(Piece { offset, len });
+                        (offset, done) = (offset + len, done + len);
+                        if done == end_of(self.slices.len()) {
+                            self.slices.push((first..self.pieces.len(), start));
+                            (first, start) = (self.pieces.len(), done);
+                        }
+                    }
+                }
             }
-            self.slices.push((first..self.pieces.len(), from));
+        }
+        if self.slices.is_empty() {
+            self.slices.push((0..0, 0));
         }
     }
 }

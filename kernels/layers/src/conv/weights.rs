@@ -27,6 +27,9 @@ const LONG_GROUP: usize = 512;
 const CACHED: usize = 1 << 20;
 /// Blocks that are worth copying the inputs that they share.
 const BLOCKS_APART: usize = 8;
+/// Input channels from which on no tile lies across two taps, and those of the same channels follow each other: what one
+/// has loaded is there for the next.
+const CHANNELS_BY_TAP: usize = 48;
 /// Channels whose panels stay in the second-level cache.
 const WIDE: usize = 1024;
 
@@ -47,14 +50,15 @@ struct Panels<T> {
     x: Aligned<T>,
 }
 
-/// Overwrites `dw` with the gradient of the weights `[rows * run][channels]`, the sum over the outputs of a box.
+/// Overwrites `dw` with the gradient of the weights `[rows * run][channels]`, the sum over the outputs of a box; a run is
+/// that of `taps` taps.
 pub(super) fn sum<T: Real>(
     kernels: &Kernels<T>,
     sweep: &Sweep,
     x: &[T],
     dy: &[T],
     rows: &[usize],
-    run: usize,
+    [taps, run]: [usize; 2],
     channels: usize,
     dw: &mut [T],
     team: &Team,
@@ -95,7 +99,8 @@ pub(super) fn sum<T: Real>(
     if partial.len() < len * (split.chunks - 1) {
         partial.resize(len * (split.chunks - 1), T::ZERO);
     }
-    let problem = Problem { kernels, x, dy, rows, run, blocks, x_step: sweep.x_step[3], y_step: sweep.y_step[3] };
+    let taps = if run / taps >= CHANNELS_BY_TAP { taps } else { 1 };
+    let problem = Problem { kernels, x, dy, rows, taps, run, blocks, x_step: sweep.x_step[3], y_step: sweep.y_step[3] };
     let (first, others) = (SharedMut::new(dw), SharedMut::new(partial));
     team.run(split.parts(), |thread, part| {
         let (chunk, blocks, rows) = split.part(part);
@@ -147,6 +152,8 @@ struct Problem<'a, T: 'static> {
     x: &'a [T],
     dy: &'a [T],
     rows: &'a [usize],
+    /// Parts of a run that are cut into tiles on their own.
+    taps: usize,
     run: usize,
     blocks: Blocks,
     x_step: usize,
@@ -193,18 +200,20 @@ impl<T: Real> Problem<'_, T> {
     /// All inputs and gradients of the lines lie inside `x` and `dy`; `dw` has `rows * run * channels` elements, and nobody
     /// else touches those of the target's blocks and rows.
     unsafe fn sum_group(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
-        let Problem { kernels, x, dy, run, blocks: Blocks { channels, lanes }, .. } = *self;
+        let Problem { kernels, x, dy, taps, run, blocks: Blocks { channels, lanes }, .. } = *self;
         for block in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()) {
             let (width, existing) = (block.vecs * lanes, block.existing(lanes));
             panels.dy.resize(group.len() * width);
             self.fill_panel(group.lines, &dy[block.first..], width, existing, panels.dy.as_mut_slice());
             let by_rows = kernels.weights[block.vecs - 1];
-            let tiles = run.div_ceil(by_rows.len());
-            let share = group.share(target.rows.len() * tiles);
+            let per_tap = run / taps;
+            let tiles = per_tap.div_ceil(by_rows.len());
+            let share = group.share(target.rows.len() * tiles * taps);
             let mut ahead = group.ahead();
             for row in target.rows.clone() {
-                for t in 0..tiles {
-                    let (lo, hi) = (t * run / tiles, (t + 1) * run / tiles);
+                for t in 0..tiles * taps {
+                    let (tile, tap) = (t / taps, t % taps);
+                    let [lo, hi] = [tile, tile + 1].map(|tile| tap * per_tap + tile * per_tap / tiles);
                     ahead.by_ref().take(share).for_each(|(line, i)| {
                         self.prefetch_gradients(line, i, block.first..block.first + existing);
                         if block.first == 0 {
