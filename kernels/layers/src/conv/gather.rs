@@ -233,6 +233,7 @@ unsafe fn run_tiles<T: Real>(
         start: std::ptr::null(),
         tail: block.tail,
         slope: T::ONE,
+        plain: false,
     };
     for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
         tile.pieces = &reduction.pieces[pieces.clone()];
@@ -249,6 +250,8 @@ unsafe fn run_tiles<T: Real>(
                 }
                 tile.from[s] = segment.from;
             }
+            let whole = members.iter().all(|segment| segment.from == 0);
+            tile.plain = whole && block.tail == job.kernels.lanes && tile.slope == T::ONE;
             // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
             unsafe { plan.by_segments[members.len() - 1](&tile) }
         }

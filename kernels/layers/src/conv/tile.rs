@@ -44,6 +44,8 @@ pub(super) struct GatherTile<'a, T> {
     pub tail: usize,
     /// Results below zero are multiplied by it; at most 1.
     pub slope: T,
+    /// Whether all results are written as they are: full vectors, no output left out, slope 1.
+    pub plain: bool,
 }
 
 /// Computes one tile.
@@ -186,6 +188,16 @@ unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize
 ) {
     // SAFETY: by this function's contract.
     unsafe {
+        if t.plain {
+            for s in 0..SEGS {
+                for p in 0..PER {
+                    for v in 0..VECS {
+                        S::store(t.y[s].add(p * t.y_step + v * S::LANES), acc[s][p][v]);
+                    }
+                }
+            }
+            return;
+        }
         let slope = S::splat(&t.slope);
         for s in 0..SEGS {
             for p in 0..PER {
