@@ -12,6 +12,9 @@
 //! ranks may own unequal parts or nothing. The gradient through the group's statistics is exact: its two sums are
 //! reduced over the same group. The biased variance normalises; the running variance takes the unbiased one,
 //! `M2 / (m - 1)`, as in PyTorch.
+//!
+//! Asked to, it applies the leaky ReLU after it to its outputs, and takes the gradients of that one's outputs: the sign of
+//! `weight*xhat + bias` is computed again by the same operations, so no pass reads y.
 
 mod local;
 pub mod reference;

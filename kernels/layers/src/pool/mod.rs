@@ -4,6 +4,9 @@
 //! `o*s - p .. o*s - p + K`. Average pooling divides by the full window, padding included (as PyTorch's
 //! `count_include_pad`); max pooling pads with -inf, and the first maximum in the order `d, h, w` takes the gradient.
 //!
+//! Asked to, the gradient goes on through the leaky ReLU that gave the inputs: their sign tells its derivative, and the
+//! large tensor is written once.
+//!
 //! Average: `y[o] = 1/taps * sum_t x[o*s - p + t]`, `dx[i] = 1/taps * sum over the outputs o that read i of dy[o]`; the owner
 //! of an input gathers. Max: `dx[argmax(o)] += dy[o]`; the owner of an output scatters, since it has the inputs.
 
