@@ -56,7 +56,7 @@ impl Case {
             State::Transposed(layer) => layer.run(pass, &self.team),
             State::Update { optimizer, value, grad } => {
                 optimizer.begin_step();
-                optimizer.step(0, value, grad);
+                optimizer.step(&self.team, 0, value, grad);
             }
         }
         Ok(())
@@ -147,10 +147,7 @@ impl LayerState {
                 self.dy.fill_outside(&self.outputs, 0.0);
                 self.inputs
             }
-            GradientHalo::Scatter => {
-                self.dx.data_mut().fill(0.0);
-                self.outputs
-            }
+            GradientHalo::Scatter => self.outputs,
         };
         self.layer.backward_data(env, &self.x, &self.y, &self.dy, &mut self.dx, &part)
     }

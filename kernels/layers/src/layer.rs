@@ -77,8 +77,8 @@ pub trait Layer<T: Float>: Send {
     /// When communication inside the layer fails.
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError>;
 
-    /// Computes the input gradients `part` (layers whose gradient gathers), or adds the contributions of the owned
-    /// outputs `part` to `dx` over its margins (layers whose gradient scatters; `dx` starts as zero).
+    /// Computes the input gradients `part` (layers whose gradient gathers), or overwrites all of `dx`, margins included,
+    /// with the contributions of the owned outputs `part` (layers whose gradient scatters; called once).
     ///
     /// # Errors
     /// When communication inside the layer fails.
@@ -91,6 +91,50 @@ pub trait Layer<T: Float>: Send {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError>;
+
+    /// Computes the outputs `part` over the inputs, which `y` holds: the executor's choice for an
+    /// [`Op::in_place`](crate::Op::in_place).
+    ///
+    /// # Errors
+    /// When communication inside the layer fails.
+    fn forward_in_place(&mut self, env: &Env, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        let x = y.clone();
+        self.forward(env, &x, y, part)
+    }
+
+    /// Computes the input gradients `part` over the output gradients, which `dx` holds: the executor's choice for an
+    /// [`Op::gradient_in_place`](crate::Op::gradient_in_place). After a forward pass in place `x` is empty.
+    ///
+    /// # Errors
+    /// When communication inside the layer fails.
+    fn backward_in_place(
+        &mut self,
+        env: &Env,
+        x: &Block<T>,
+        y: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        let dy = dx.clone();
+        self.backward_data(env, x, y, &dy, dx, part)
+    }
+
+    /// Asks the layer to apply a leaky ReLU (slope at least zero) to all outputs that it writes from now on; whether it does.
+    fn fuse_activation(&mut self, _slope: T) -> bool {
+        false
+    }
+
+    /// Asks the layer to take, from now on, the gradients of a leaky ReLU's outputs for those of its own: the activation
+    /// that [`Layer::fuse_activation`] made its own; whether it does.
+    fn fuse_output_derivative(&mut self, _slope: T) -> bool {
+        false
+    }
+
+    /// Asks the layer, whose inputs are the outputs of a leaky ReLU, to give the gradients of that one's inputs from now on;
+    /// whether it does.
+    fn fuse_input_derivative(&mut self, _slope: T) -> bool {
+        false
+    }
 
     /// Overwrites the parameter gradients with the contributions of the owned outputs `part` (zero when empty).
     ///

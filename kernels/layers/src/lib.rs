@@ -17,6 +17,8 @@ pub mod loss;
 pub mod norm;
 pub mod optim;
 pub mod pool;
+#[cfg(test)]
+mod shared_tests;
 mod simd;
 pub mod spec;
 #[cfg(test)]

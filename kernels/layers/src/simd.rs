@@ -13,6 +13,34 @@ pub(crate) fn strip<T: Float, const L: usize>(values: &[T]) -> [T; L] {
     strip
 }
 
+/// Elements by which a kernel that only writes a large tensor asks for its lines ahead.
+const AHEAD: usize = 1024;
+
+/// Asks for the cache line [`AHEAD`] of the first element, which is about to be overwritten.
+///
+/// A store to a line that is not in the cache waits for it, and the hardware runs ahead of loads more boldly than of stores:
+/// a sweep that only writes runs at twice the speed when its lines are asked for as if they were read.
+#[inline(always)]
+pub(crate) fn prefetch<T>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; it may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch(values.as_ptr().wrapping_add(AHEAD).cast(), _MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+/// `sign > 0 ? values : slope * values`: a leaky ReLU of values that are their own sign, the gradient of one else.
+#[inline(always)]
+pub(crate) fn leaky<T: Float, const L: usize>(slope: T, sign: [T; L], mut values: [T; L]) -> [T; L] {
+    for i in 0..L {
+        values[i] = if sign[i] > T::ZERO { values[i] } else { slope * values[i] };
+    }
+    values
+}
+
 /// Defines a function that runs its body compiled for the selected instruction set.
 ///
 /// The body becomes one `#[inline(always)]` function. What it calls is compiled for wide vectors only where it is

@@ -176,6 +176,31 @@ impl Op {
         }
     }
 
+    /// Whether the layer may write its outputs over its inputs: it is pointwise, and its backward pass reads no input.
+    pub fn in_place(&self) -> bool {
+        match self {
+            // The output has the input's sign.
+            Op::LeakyRelu(a) => a.slope >= 0.0,
+            Op::Tanh(_) | Op::Dropout(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the backward pass reads the layer's own outputs, so that no layer above may overwrite them.
+    pub fn reads_output(&self) -> bool {
+        match self {
+            Op::LeakyRelu(a) => a.slope >= 0.0,
+            Op::Tanh(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the layer may write its input gradients over its output gradients: it is pointwise, and its parameter
+    /// gradients, if any, come with the input gradient.
+    pub fn gradient_in_place(&self) -> bool {
+        matches!(self, Op::Norm(_) | Op::LeakyRelu(_) | Op::Tanh(_) | Op::Dropout(_))
+    }
+
     /// Whether the layer works on whole samples only, so that spatial splitting must end before it.
     pub fn whole_samples(&self) -> bool {
         matches!(self, Op::Flatten(_) | Op::Dense(_))

@@ -156,24 +156,21 @@ impl Region {
 
     /// `self` minus the box `inner` (which lies inside it) as disjoint boxes: at most two a dimension.
     pub fn minus(&self, inner: &Region) -> Vec<Region> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        if inner.is_empty() {
-            return vec![*self];
-        }
-        let mut rest = *self;
-        let mut sides = Vec::new();
-        for dim in DIMS {
+        self.sides(inner).collect()
+    }
+
+    /// The boxes of [`Region::minus`], one after the other.
+    pub fn sides(&self, inner: &Region) -> impl Iterator<Item = Region> + use<> {
+        let (mut rest, inner) = (*self, *inner);
+        let whole = inner.is_empty().then_some(rest);
+        let cut = if inner.is_empty() { 0 } else { DIMS.len() };
+        let sides = DIMS.into_iter().take(cut).flat_map(move |dim| {
             let (outer, core) = (rest.span(dim), inner.span(dim));
-            for side in [Span::new(outer.lo, core.lo), Span::new(core.hi, outer.hi)] {
-                if !side.is_empty() {
-                    sides.push(rest.with(dim, side));
-                }
-            }
+            let pair = [Span::new(outer.lo, core.lo), Span::new(core.hi, outer.hi)].map(|side| rest.with(dim, side));
             rest = rest.with(dim, core);
-        }
-        sides
+            pair
+        });
+        whole.into_iter().chain(sides).filter(|side| !side.is_empty())
     }
 }
 

@@ -3,12 +3,65 @@
 use crate::Real;
 use ndarray::{ArrayView5, ArrayViewMut5};
 use shardmark_partition::{Region, Shape};
+use std::ops::Range;
 
 /// A dense `[N, D, H, W, C]` array over `region` (global coordinates, margins included).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Block<T> {
     region: Region,
     data: Vec<T>,
+}
+
+/// Where a block's elements lie: all of a block but its values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    region: Region,
+    strides: [usize; 5],
+}
+
+impl Layout {
+    /// The layout of a block over `region`.
+    pub fn new(region: Region) -> Self {
+        let [_, d, h, w, c] = region.shape();
+        Layout { region, strides: [d * h * w * c, h * w * c, w * c, c, 1] }
+    }
+
+    /// Offset of the first channel at the global position `[n, d, h, w]`, which must lie inside the region.
+    #[inline(always)]
+    pub fn offset(&self, [n, d, h, w]: [i64; 4]) -> usize {
+        let (r, [sn, sd, sh, sw, _]) = (&self.region.0, self.strides);
+        (n - r[0].lo) as usize * sn
+            + (d - r[1].lo) as usize * sd
+            + (h - r[2].lo) as usize * sh
+            + (w - r[3].lo) as usize * sw
+    }
+
+    /// Strides `[N, D, H, W, C]` in elements.
+    pub fn strides(&self) -> [usize; 5] {
+        self.strides
+    }
+
+    /// Contiguous runs of the box `part`, in row-major order.
+    fn for_each_run(&self, part: &Region, mut visit: impl FnMut(Range<usize>)) {
+        if part.is_empty() {
+            return;
+        }
+        debug_assert!(self.region.contains(part), "{part} lies inside {}", self.region);
+        let (c, all) = (part.0[4], self.region.0[4]);
+        if c == all {
+            let n = part.0[3].len() * c.len();
+            for_each_line(part, |at| {
+                let o = self.offset(at);
+                visit(o..o + n);
+            });
+        } else {
+            let first = (c.lo - all.lo) as usize;
+            for_each_row(part, |at| {
+                let o = self.offset(at) + first;
+                visit(o..o + c.len());
+            });
+        }
+    }
 }
 
 impl<T: Real> Block<T> {
@@ -61,21 +114,20 @@ impl<T: Real> Block<T> {
         &mut self.data
     }
 
+    /// Where the elements lie.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.region)
+    }
+
     /// Strides `[N, D, H, W, C]` in elements.
     pub fn strides(&self) -> [usize; 5] {
-        let [_, d, h, w, c] = self.shape();
-        [d * h * w * c, h * w * c, w * c, c, 1]
+        self.layout().strides()
     }
 
     /// Offset of the first channel at the global position `[n, d, h, w]`, which must lie inside the region.
     #[inline]
-    pub fn offset(&self, [n, d, h, w]: [i64; 4]) -> usize {
-        let r = &self.region.0;
-        let [sn, sd, sh, sw, _] = self.strides();
-        (n - r[0].lo) as usize * sn
-            + (d - r[1].lo) as usize * sd
-            + (h - r[2].lo) as usize * sh
-            + (w - r[3].lo) as usize * sw
+    pub fn offset(&self, at: [i64; 4]) -> usize {
+        self.layout().offset(at)
     }
 
     /// The channels at a global position.
@@ -98,33 +150,28 @@ impl<T: Real> Block<T> {
     /// Copies the box `part` (inside the region) into a new row-major vector.
     pub fn pack(&self, part: &Region) -> Vec<T> {
         let mut out = Vec::with_capacity(part.len());
-        self.for_each_run(part, |run| out.extend_from_slice(&self.data[run]));
+        self.layout().for_each_run(part, |run| out.extend_from_slice(&self.data[run]));
         out
     }
 
     /// Overwrites the box `part` with `values` in row-major order.
     pub fn unpack(&mut self, part: &Region, values: &[T]) {
-        let mut at = 0;
-        let mut runs = Vec::new();
-        self.for_each_run(part, |run| runs.push(run));
-        for run in runs {
-            let n = run.len();
-            self.data[run].copy_from_slice(&values[at..at + n]);
-            at += n;
-        }
+        let mut rest = values;
+        self.layout().for_each_run(part, |run| {
+            let (values, tail) = rest.split_at(run.len());
+            self.data[run].copy_from_slice(values);
+            rest = tail;
+        });
     }
 
     /// Adds `values` in row-major order to the box `part`.
     pub fn add(&mut self, part: &Region, values: &[T]) {
-        let mut at = 0;
-        let mut runs = Vec::new();
-        self.for_each_run(part, |run| runs.push(run));
-        for run in runs {
-            for (x, &v) in self.data[run].iter_mut().zip(&values[at..]) {
-                *x += v;
-                at += 1;
-            }
-        }
+        let mut rest = values;
+        self.layout().for_each_run(part, |run| {
+            let (values, tail) = rest.split_at(run.len());
+            self.data[run].iter_mut().zip(values).for_each(|(x, &v)| *x += v);
+            rest = tail;
+        });
     }
 
     /// Copies the box `part`, which lies inside both regions, from `source`.
@@ -135,8 +182,9 @@ impl<T: Real> Block<T> {
         let run = source.region.0[4];
         assert!(run == self.region.0[4] && run == part.0[4], "a copy takes all channels");
         let n = part.0[3].len() * run.len();
+        let (to, from) = (self.layout(), source.layout());
         for_each_line(part, |at| {
-            let (to, from) = (self.offset(at), source.offset(at));
+            let (to, from) = (to.offset(at), from.offset(at));
             self.data[to..to + n].copy_from_slice(&source.data[from..from + n]);
         });
     }
@@ -144,35 +192,14 @@ impl<T: Real> Block<T> {
     /// Sets everything outside `inside` to `value`: the border that a consumer reads.
     pub fn fill_outside(&mut self, inside: &Region, value: T) {
         let core = self.region.intersect(inside);
-        for side in self.region.minus(&core) {
-            let mut runs = Vec::new();
-            self.for_each_run(&side, |run| runs.push(run));
-            for run in runs {
-                self.data[run].fill(value);
-            }
+        for side in self.region.sides(&core) {
+            self.fill(&side, value);
         }
     }
 
-    /// Contiguous runs of the box `part`, in row-major order.
-    fn for_each_run(&self, part: &Region, mut visit: impl FnMut(std::ops::Range<usize>)) {
-        if part.is_empty() {
-            return;
-        }
-        debug_assert!(self.region.contains(part), "{part} lies inside {}", self.region);
-        let (c, all) = (part.0[4], self.region.0[4]);
-        if c == all {
-            let n = part.0[3].len() * c.len();
-            for_each_line(part, |at| {
-                let o = self.offset(at);
-                visit(o..o + n);
-            });
-        } else {
-            let first = (c.lo - all.lo) as usize;
-            for_each_row(part, |at| {
-                let o = self.offset(at) + first;
-                visit(o..o + c.len());
-            });
-        }
+    /// Sets the box `part` (inside the region) to `value`.
+    pub fn fill(&mut self, part: &Region, value: T) {
+        self.layout().for_each_run(part, |run| self.data[run].fill(value));
     }
 }
 

@@ -11,7 +11,7 @@ pub mod rng;
 #[cfg(test)]
 mod tests;
 
-pub use block::Block;
+pub use block::{Block, Layout};
 
 /// Element type of tensors: `f32` in runs, `f64` in oracles; narrower types can follow.
 pub trait Real:

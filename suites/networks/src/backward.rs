@@ -3,18 +3,20 @@
 
 use crate::clock::lap;
 use crate::error::TrainError;
-use crate::exchange::{Arrival, finish, post};
-use crate::plan::LayerPlan;
+use crate::exchange::{Arrival, Pending, finish, post};
+use crate::stage::{Boxes, Stage};
 use crate::trainer::{Reduction, Trainer};
 use shardmark_comm::{CommExt, ReduceOp};
 use shardmark_layers::Float;
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Parameter gradients that wait for the next halo to be posted.
 struct Deferred<T> {
     layer: usize,
+    /// Empty where the input gradient took its place, and the parameter gradients came with it.
     dy: Block<T>,
 }
 
@@ -22,23 +24,31 @@ impl<T: Float> Trainer<'_, T> {
     /// Propagates the gradient of the prediction and starts the reduction of every parameter gradient.
     pub(crate) fn backward(&mut self, dpred: Block<T>) -> Result<(), TrainError> {
         let start = Instant::now();
-        let (grid, at) = (self.plan.grid, self.at);
         let mut dy = dpred;
         let mut deferred: Option<Deferred<T>> = None;
-        for i in (0..self.plan.graph.nodes.len()).rev() {
-            let lp = self.plan.layer(i);
-            let pending = match &lp.grad_halo {
+        let stages = Arc::clone(&self.stages);
+        for (i, stage) in stages.iter().enumerate().rev() {
+            let pending = match &stage.grad_halo {
                 Some(halo) => {
-                    dy.fill_outside(&Region::full(lp.y), T::ZERO);
-                    Some(post(self.comm, halo, &grid, &at, &dy, &mut self.clock.phases)?)
+                    stage.dy_border.iter().for_each(|side| dy.fill(side, T::ZERO));
+                    Some(post(self.comm, halo, &dy, &mut self.clock.phases)?)
                 }
                 None => None,
             };
             self.finish_deferred(deferred.take())?;
             let layer_start = Instant::now();
-            let dx = if lp.needs_dx { Some(self.data_gradient(i, &lp, &mut dy, pending)?) } else { None };
+            let dx = if !stage.needs_dx {
+                Block::default()
+            } else if stage.gradient_in_place {
+                if !stage.fused_backward {
+                    self.run_backward_in_place(i, &mut dy, &stage.own_y)?;
+                }
+                std::mem::take(&mut dy)
+            } else {
+                self.data_gradient(i, stage, &mut dy, pending)?
+            };
             lap(layer_start, &mut self.clock.layers[i].backward_data);
-            let own_dy = std::mem::replace(&mut dy, dx.unwrap_or_default());
+            let own_dy = std::mem::replace(&mut dy, dx);
             if self.layers[i].params().is_empty() {
                 self.pool.give(own_dy);
             } else {
@@ -47,7 +57,7 @@ impl<T: Float> Trainer<'_, T> {
             // Nobody below needs this layer's output any more.
             let output = std::mem::take(&mut self.tensors[i + 1]);
             self.pool.give(output);
-            if let Some(output) = self.moved_away.remove(&(i + 1)) {
+            if let Some(output) = self.moved_away[i + 1].take() {
                 self.pool.give(output);
             }
         }
@@ -60,59 +70,30 @@ impl<T: Float> Trainer<'_, T> {
     fn data_gradient(
         &mut self,
         i: usize,
-        lp: &LayerPlan,
+        stage: &Stage,
         dy: &mut Block<T>,
-        pending: Option<crate::exchange::Pending>,
+        pending: Option<Pending>,
     ) -> Result<Block<T>, TrainError> {
-        let (grid, at) = (self.plan.grid, self.at);
-        let wanted = self.plan.layer(i - 1).dy_block(&grid, &at);
-        let stays = lp.scatter.is_none() && lp.grad_redistribute.is_none();
-        // Scattering layers add to it; gathering ones write all that is owned.
-        let mut dx = if lp.scatter.is_some() {
-            self.pool.zeros(lp.dx_block(&grid, &at))
-        } else {
-            self.pool.stale(if stays { wanted } else { lp.dx_block(&grid, &at) })
-        };
-        match pending {
-            Some(pending) if pending.receives() => {
-                let (own, interior) = (lp.own_x(&grid, &at), lp.interior_x(&grid, &at));
-                if !interior.is_empty() {
-                    self.run_backward(i, dy, &mut dx, &interior)?;
-                }
-                finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.clock.phases)?;
-                for side in own.minus(&interior) {
-                    self.run_backward(i, dy, &mut dx, &side)?;
-                }
-            }
-            pending => {
-                let part = if lp.scatter.is_some() { lp.own_y(&grid, &at) } else { lp.own_x(&grid, &at) };
-                self.run_backward(i, dy, &mut dx, &part)?;
-                if let Some(pending) = pending {
-                    finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.clock.phases)?;
-                }
-            }
+        // Scattering layers write all of it, gathering ones all that is owned.
+        let mut dx = self.pool.stale(stage.dx_block);
+        let Boxes { first, rest } = &stage.inputs;
+        if rest.is_empty() || !first.is_empty() {
+            self.run_backward(i, dy, &mut dx, first)?;
         }
-        if let Some(scatter) = &lp.scatter {
-            let pending = post(self.comm, scatter, &grid, &at, &dx, &mut self.clock.phases)?;
+        if let Some(pending) = pending {
+            finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.clock.phases)?;
+        }
+        for side in rest {
+            self.run_backward(i, dy, &mut dx, side)?;
+        }
+        if let Some(scatter) = &stage.scatter {
+            let pending = post(self.comm, scatter, &dx, &mut self.clock.phases)?;
             finish(self.comm, pending, &mut dx, Arrival::Add, &mut self.clock.phases)?;
         }
-        self.hand_down(lp, dx, wanted)
-    }
-
-    /// Moves a finished input gradient into the block of the layer below.
-    fn hand_down(&mut self, lp: &LayerPlan, dx: Block<T>, wanted: Region) -> Result<Block<T>, TrainError> {
-        let (grid, at) = (self.plan.grid, self.at);
-        if *dx.region() == wanted && lp.grad_redistribute.is_none() {
-            return Ok(dx);
-        }
-        let mut below = self.pool.stale(wanted);
-        let Some(transfer) = &lp.grad_redistribute else {
-            below.copy_from(&dx, &lp.own_x(&grid, &at));
-            self.pool.give(dx);
-            return Ok(below);
-        };
-        let pending = post(self.comm, transfer, &grid, &at, &dx, &mut self.clock.phases)?;
-        below.copy_from(&dx, &transfer.local(&grid, &at));
+        let Some((route, wanted)) = &stage.grad_redistribute else { return Ok(dx) };
+        let pending = post(self.comm, route, &dx, &mut self.clock.phases)?;
+        let mut below = self.pool.stale(*wanted);
+        below.copy_from(&dx, &route.local);
         finish(self.comm, pending, &mut below, Arrival::Overwrite, &mut self.clock.phases)?;
         self.pool.give(dx);
         Ok(below)
@@ -121,10 +102,18 @@ impl<T: Float> Trainer<'_, T> {
     fn run_backward(&mut self, i: usize, dy: &Block<T>, dx: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
         let Self { layers, groups, team, seed, step, clock, tensors, moved_away, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
-        let y = moved_away.get(&(i + 1)).unwrap_or(&tensors[i + 1]);
+        let y = moved_away[i + 1].as_ref().unwrap_or(&tensors[i + 1]);
         layers[i].backward_data(&env, &tensors[i], y, dy, dx, part)?;
-        clock.phases.halo_exposed += env.communication_s.get();
-        clock.phases.halo_total += env.communication_s.get();
+        clock.phases.add_halo(env.communication_s.get());
+        Ok(())
+    }
+
+    fn run_backward_in_place(&mut self, i: usize, dx: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
+        let Self { layers, groups, team, seed, step, clock, tensors, moved_away, .. } = self;
+        let env = Self::env(groups, team, *seed, *step, i, true);
+        let y = moved_away[i + 1].as_ref().unwrap_or(&tensors[i + 1]);
+        layers[i].backward_in_place(&env, &tensors[i], y, dx, part)?;
+        clock.phases.add_halo(env.communication_s.get());
         Ok(())
     }
 
@@ -132,10 +121,9 @@ impl<T: Float> Trainer<'_, T> {
     fn finish_deferred(&mut self, deferred: Option<Deferred<T>>) -> Result<(), TrainError> {
         let Some(Deferred { layer: i, dy }) = deferred else { return Ok(()) };
         let start = Instant::now();
-        let own = self.plan.layer(i).own_y(&self.plan.grid, &self.at);
-        let Self { layers, groups, team, seed, step, clock, tensors, .. } = self;
+        let Self { layers, groups, team, seed, step, clock, tensors, stages, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
-        layers[i].backward_params(&env, &tensors[i], &dy, &own)?;
+        layers[i].backward_params(&env, &tensors[i], &dy, &stages[i].own_y)?;
         lap(start, &mut clock.layers[i].backward_params);
         self.pool.give(dy);
         if self.comm.size() > 1 {
@@ -158,7 +146,8 @@ impl<T: Float> Trainer<'_, T> {
 
     /// Waits for the reductions in the order in which they were started.
     pub(crate) fn finish_reductions(&mut self) -> Result<(), TrainError> {
-        for Reduction { layer, request, started } in std::mem::take(&mut self.reductions) {
+        let mut reductions = std::mem::take(&mut self.reductions);
+        for Reduction { layer, request, started } in reductions.drain(..) {
             let start = Instant::now();
             let bucket = self.comm.wait_vec::<T>(request)?;
             let mut rest = bucket.as_slice();
@@ -171,6 +160,7 @@ impl<T: Float> Trainer<'_, T> {
             lap(start, &mut self.clock.phases.grad_exposed);
             lap(started, &mut self.clock.phases.grad_total);
         }
+        self.reductions = reductions;
         Ok(())
     }
 }

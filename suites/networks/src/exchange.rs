@@ -2,9 +2,10 @@
 
 use crate::clock::{Phases, lap};
 use crate::error::TrainError;
+use crate::stage::Route;
 use shardmark_comm::{Comm, CommExt, Request};
 use shardmark_layers::Float;
-use shardmark_partition::{Coords, Grid, Region, Transfer};
+use shardmark_partition::Region;
 use shardmark_tensor::Block;
 use std::time::Instant;
 
@@ -25,19 +26,17 @@ impl Pending {
 /// Posts the receives, packs boxes of `source` and sends them.
 pub(crate) fn post<T: Float>(
     comm: &dyn Comm,
-    transfer: &Transfer,
-    grid: &Grid,
-    at: &Coords,
+    route: &Route,
     source: &Block<T>,
     phases: &mut Phases,
 ) -> Result<Pending, TrainError> {
     let posted = Instant::now();
     let mut pending = Pending { recvs: Vec::new(), sends: Vec::new(), posted };
-    for (peer, region) in transfer.recvs(grid, at) {
-        pending.recvs.push((region, comm.irecv_vec::<T>(peer, transfer.key, region.len())?));
+    for &(peer, region) in &route.recvs {
+        pending.recvs.push((region, comm.irecv_vec::<T>(peer, route.key, region.len())?));
     }
-    for (peer, region) in transfer.sends(grid, at) {
-        pending.sends.push(comm.isend_vec(peer, transfer.key, source.pack(&region))?);
+    for (peer, region) in &route.sends {
+        pending.sends.push(comm.isend_vec(*peer, route.key, source.pack(region))?);
     }
     if pending.receives() || !pending.sends.is_empty() {
         lap(posted, &mut phases.halo_exposed);

@@ -17,6 +17,7 @@ mod groups;
 mod init;
 mod plan;
 mod pool;
+mod stage;
 mod steps;
 mod trainer;
 
@@ -31,4 +32,4 @@ pub use graph::{Graph, GraphError, Node};
 pub use init::{InitScheme, initial_values};
 pub use plan::{LayerPlan, NetPlan};
 pub use steps::StepOptions;
-pub use trainer::{Parameter, StepOutcome, Trainer};
+pub use trainer::{Parameter, Trainer};

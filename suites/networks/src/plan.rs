@@ -121,7 +121,7 @@ impl NetPlan {
         if i < self.graph.tail { Dist::spatial() } else { Dist::samples() }
     }
 
-    /// Plan of layer `i`; costs a few dozen integer operations, so nothing is stored.
+    /// Plan of layer `i`; costs a few dozen integer operations, so nothing is stored here.
     pub fn layer(&self, i: usize) -> LayerPlan {
         let op = &self.graph.nodes[i].op;
         let (x, y) = (self.graph.shapes[i], self.graph.shapes[i + 1]);
@@ -154,16 +154,54 @@ impl NetPlan {
         }
     }
 
-    /// Region of the block that layer `i` writes its output to: the consumer's, margins included, unless the consumer
-    /// redistributes it.
+    /// Whether layer `i` writes its output over its input: it can, and nobody else reads that input. The layer below made
+    /// it, and may want it in the backward pass; a redistributed one is a copy with margins of its own.
+    pub fn in_place(&self, i: usize) -> bool {
+        self.follows(i) && self.graph.nodes[i].op.in_place() && !self.graph.nodes[i - 1].op.reads_output()
+    }
+
+    /// Whether layer `i` writes its input gradient over its output gradient.
+    pub fn gradient_in_place(&self, i: usize) -> bool {
+        self.follows(i) && self.graph.nodes[i].op.gradient_in_place()
+    }
+
+    /// Whether layer `i` takes its input as the layer below left it.
+    fn follows(&self, i: usize) -> bool {
+        i > 0 && self.dist(i - 1) == self.dist(i)
+    }
+
+    /// Region of the block that holds the output of layer `i`: the consumer's, margins included, unless the consumer
+    /// redistributes it. The consumer of an output that is overwritten is that of the output which takes its place.
     pub fn y_block(&self, i: usize, at: &Coords) -> Region {
-        if i + 1 < self.graph.nodes.len() {
-            let next = self.layer(i + 1);
-            if next.redistribute.is_none() {
-                return next.x_block(&self.grid, at);
-            }
+        let above = i + 1;
+        if above == self.graph.nodes.len() || !self.follows(above) {
+            return self.layer(i).own_y(&self.grid, at);
         }
-        self.layer(i).own_y(&self.grid, at)
+        if self.in_place(above) { self.y_block(above, at) } else { self.layer(above).x_block(&self.grid, at) }
+    }
+
+    /// Region that the block of the gradient of layer `i`'s output covers: what the layer reads, and what the layer below
+    /// reads of an input gradient that takes its place.
+    pub fn dy_block(&self, i: usize, at: &Coords) -> Region {
+        let reads = self.layer(i).dy_block(&self.grid, at);
+        if self.gradient_in_place(i) { reads.hull(&self.dy_block(i - 1, at)) } else { reads }
+    }
+
+    /// Region of the block that the gradient of layer `i`'s input is computed in: as the layer below wants it, unless it is
+    /// moved before.
+    pub fn dx_block(&self, i: usize, at: &Coords) -> Region {
+        let lp = self.layer(i);
+        let own = lp.dx_block(&self.grid, at);
+        if lp.grad_redistribute.is_some() { own } else { own.hull(&self.dy_block(i - 1, at)) }
+    }
+
+    /// Region of the block in which the gradient of layer `i`'s output reaches the layer.
+    pub fn gradient_block(&self, i: usize, at: &Coords) -> Region {
+        let above = i + 1;
+        if above == self.graph.nodes.len() || !self.follows(above) {
+            return self.dy_block(i, at);
+        }
+        if self.gradient_in_place(above) { self.gradient_block(above, at) } else { self.dx_block(above, at) }
     }
 
     /// Region of the prediction that a rank owns.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 /// allocated for blocks and gradient buckets.
 pub(crate) struct Pool<T> {
     shelves: BTreeMap<usize, Shelf<T>>,
+    lent: usize,
+    most_lent: usize,
 }
 
 /// Buffers of one length.
@@ -19,11 +21,21 @@ struct Shelf<T> {
 impl<T: Real> Pool<T> {
     /// An empty pool.
     pub fn new() -> Self {
-        Pool { shelves: BTreeMap::new() }
+        Pool { shelves: BTreeMap::new(), lent: 0, most_lent: 0 }
+    }
+
+    /// Most elements that were lent at once.
+    pub fn most_lent(&self) -> usize {
+        self.most_lent
     }
 
     /// A buffer of `len` stale values: every element is to be written before it is read.
     pub fn stale_vec(&mut self, len: usize) -> Vec<T> {
+        if len == 0 {
+            return Vec::new();
+        }
+        self.lent += len;
+        self.most_lent = self.most_lent.max(self.lent);
         let shelf = self.shelves.entry(len).or_insert(Shelf { free: Vec::new(), lent: 0 });
         shelf.lent += 1;
         shelf.free.pop().unwrap_or_else(|| vec![T::ZERO; len])
@@ -32,13 +44,6 @@ impl<T: Real> Pool<T> {
     /// A block of stale values over `region`.
     pub fn stale(&mut self, region: Region) -> Block<T> {
         Block::from_vec(region, self.stale_vec(region.len()))
-    }
-
-    /// A block of zeros over `region`.
-    pub fn zeros(&mut self, region: Region) -> Block<T> {
-        let mut block = self.stale(region);
-        block.data_mut().fill(T::ZERO);
-        block
     }
 
     /// Takes a block back.
@@ -50,6 +55,7 @@ impl<T: Real> Pool<T> {
     pub fn give_vec(&mut self, data: Vec<T>) {
         if let Some(shelf) = self.shelves.get_mut(&data.len()).filter(|shelf| shelf.lent > 0) {
             shelf.lent -= 1;
+            self.lent -= data.len();
             shelf.free.push(data);
         }
     }
@@ -70,6 +76,5 @@ mod tests {
         let again = pool.stale(region);
         assert_eq!(again.data().as_ptr(), place);
         assert!(pool.shelves[&120].free.is_empty());
-        assert!(pool.zeros(region).data().iter().all(|&x| x == 0.0));
     }
 }

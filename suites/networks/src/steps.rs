@@ -208,7 +208,7 @@ impl<'a> Generator<'a> {
         let alloc = lp.redistribute.map(|_| Self::proto(i, pass, Work::Alloc { bytes: moved }));
         let halo = if self.plan.input_brings_halo(i) { None } else { Some(lp.halo) };
         let waits = lp.redistribute.is_some() || halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
-        let y = Self::proto(i, pass, Work::Alloc { bytes: self.y_bytes(i) });
+        let y = (!self.plan.in_place(i)).then(|| Self::proto(i, pass, Work::Alloc { bytes: self.y_bytes(i) }));
         let whole = lp.own_y(grid, at);
         let interior =
             if halo.is_some_and(|t| t.recvs(grid, at).next().is_some()) { lp.interior_y(grid, at) } else { whole };
@@ -218,7 +218,7 @@ impl<'a> Generator<'a> {
             .into_iter()
             .chain(self.maybe_messages(i, pass, lp.redistribute))
             .chain(self.maybe_messages(i, pass, halo))
-            .chain(std::iter::once(y))
+            .chain(y)
             .chain(self.collectives(i, pass))
             .chain(compute)
     }
@@ -258,8 +258,8 @@ impl<'a> Generator<'a> {
         let (pass, last) = (Pass::Backward, self.plan.graph.nodes.len() - 1);
         let region = self.plan.own_output(&self.at);
         let (n, shape) = (region.len(), region.shape());
-        let dy = self.plan.layer(last).dy_block(&self.plan.grid, &self.at);
-        let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(dy.len()) });
+        let held = self.plan.gradient_block(last, &self.at);
+        let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(held.len()) });
         let work = Work::Compute { kernel: "loss", shape, flops: 3 * n as u64, bytes: self.bytes(3 * n) };
         let compute = Proto { waits: true, ..Self::proto(last, pass, work) };
         let reduce = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: 8 };
@@ -278,14 +278,19 @@ impl<'a> Generator<'a> {
             .chain(collectives)
             .chain(data)
             .chain(self.maybe_messages(i, pass, lp.scatter))
-            .chain(self.hand_down(i, &lp))
+            .chain(self.maybe_messages(i, pass, lp.grad_redistribute))
+            .chain(self.redistributed(i, &lp))
             .chain(self.release(i))
     }
 
     fn data_gradient(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
         let (grid, at) = (&self.plan.grid, &self.at);
         let pass = Pass::Backward;
-        let mut protos = vec![Self::proto(i, pass, Work::Alloc { bytes: self.bytes(self.dx_region(i, lp).len()) })];
+        let mut protos = Vec::new();
+        if !self.plan.gradient_in_place(i) {
+            let bytes = self.bytes(self.plan.dx_block(i, at).len());
+            protos.push(Self::proto(i, pass, Work::Alloc { bytes }));
+        }
         let received = lp.grad_halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
         // The gradient arrives from the layer above by its scatter or redistribution.
         let waits = received || self.arrives_by_message(i);
@@ -306,31 +311,6 @@ impl<'a> Generator<'a> {
         };
         protos.extend(self.parts(i, pass, whole, interior, waits, op.kind(), flops));
         protos
-    }
-
-    /// Region of the block that the input gradient is computed in: at once that of the layer below, unless messages
-    /// complete it.
-    fn dx_region(&self, i: usize, lp: &LayerPlan) -> Region {
-        let (grid, at) = (&self.plan.grid, &self.at);
-        if lp.scatter.is_some() || lp.grad_redistribute.is_some() {
-            lp.dx_block(grid, at)
-        } else {
-            self.plan.layer(i - 1).dy_block(grid, at)
-        }
-    }
-
-    /// The copy of a complete input gradient into the block of the layer below, where that is another block.
-    fn hand_down(&self, i: usize, lp: &LayerPlan) -> Protos<'a> {
-        let pass = Pass::Backward;
-        if !lp.needs_dx {
-            return Box::new(std::iter::empty());
-        }
-        let (dx, below) = (self.dx_region(i, lp), self.plan.layer(i - 1).dy_block(&self.plan.grid, &self.at));
-        let moves = dx != below || lp.grad_redistribute.is_some();
-        let step = |work| moves.then(|| Self::proto(i, pass, work)).into_iter();
-        let alloc = step(Work::Alloc { bytes: self.bytes(below.len()) });
-        let free = step(Work::Free { bytes: self.bytes(dx.len()) });
-        Box::new(alloc.chain(self.maybe_messages(i, pass, lp.grad_redistribute)).chain(free))
     }
 
     fn arrives_by_message(&self, i: usize) -> bool {
@@ -364,14 +344,29 @@ impl<'a> Generator<'a> {
         Box::new(compute.into_iter().chain((!self.alone(AxisSet::ALL)).then_some(bucket)))
     }
 
-    /// What layer `i` no longer needs: its output and its output's gradient.
+    /// The block of an input gradient that was moved takes the place of the one that it was computed in.
+    fn redistributed(&self, i: usize, lp: &LayerPlan) -> impl Iterator<Item = Proto> + use<'a> {
+        let blocks = lp.grad_redistribute.map(|_| {
+            let (below, own) = (self.plan.dy_block(i - 1, &self.at), self.plan.dx_block(i, &self.at));
+            [Work::Alloc { bytes: self.bytes(below.len()) }, Work::Free { bytes: self.bytes(own.len()) }]
+        });
+        blocks.into_iter().flatten().map(move |work| Self::proto(i, Pass::Backward, work))
+    }
+
+    /// What layer `i` no longer needs: its output and its output's gradient, unless another tensor took its place.
     fn release(&self, i: usize) -> Vec<Proto> {
-        let (grid, at) = (&self.plan.grid, &self.at);
-        let mut frees = vec![self.y_bytes(i), self.bytes(self.plan.layer(i).dy_block(grid, at).len())];
-        if i + 1 < self.plan.graph.nodes.len() {
-            let above = self.plan.layer(i + 1);
+        let (at, above) = (&self.at, i + 1);
+        let mut frees = Vec::new();
+        if above == self.plan.graph.nodes.len() || !self.plan.in_place(above) {
+            frees.push(self.y_bytes(i));
+        }
+        if !self.plan.gradient_in_place(i) {
+            frees.push(self.bytes(self.plan.gradient_block(i, at).len()));
+        }
+        if above < self.plan.graph.nodes.len() {
+            let above = self.plan.layer(above);
             if above.redistribute.is_some() {
-                frees.push(self.bytes(above.x_block(grid, at).len()));
+                frees.push(self.bytes(above.x_block(&self.plan.grid, at).len()));
             }
         }
         frees.into_iter().map(|bytes| Self::proto(i, Pass::Backward, Work::Free { bytes })).collect()

@@ -6,6 +6,7 @@ use crate::groups::GroupMap;
 use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
 use crate::pool::Pool;
+use crate::stage::{Stage, fuse};
 use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
 use shardmark_host::Team;
 use shardmark_layers::loss::Loss;
@@ -14,7 +15,7 @@ use shardmark_layers::{Env, Float, Layer, Op, Param};
 use shardmark_partition::{Coords, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A gradient reduction that is under way.
@@ -22,15 +23,6 @@ pub(crate) struct Reduction {
     pub layer: usize,
     pub request: Request,
     pub started: Instant,
-}
-
-/// What a training step gave.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepOutcome<T> {
-    /// Loss over the whole batch, equal on all ranks.
-    pub loss: f64,
-    /// Prediction of the samples that this rank owns at the end of the network, before the update.
-    pub prediction: Block<T>,
 }
 
 /// A parameter as PyTorch has it.
@@ -50,12 +42,14 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) team: &'c Team,
     pub(crate) groups: GroupMap<'c>,
     pub(crate) plan: NetPlan,
-    pub(crate) at: Coords,
+    at: Coords,
+    /// What this rank does, layer by layer; shared, since a pass walks it while it changes the rest.
+    pub(crate) stages: Arc<[Stage]>,
     pub(crate) layers: Vec<Box<dyn Layer<T>>>,
     /// Input of layer `i`, as it consumes it; the prediction last.
     pub(crate) tensors: Vec<Block<T>>,
     /// Tensors that were redistributed, as their producer left them.
-    pub(crate) moved_away: BTreeMap<usize, Block<T>>,
+    pub(crate) moved_away: Vec<Option<Block<T>>>,
     pub(crate) reductions: Vec<Reduction>,
     pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
@@ -64,6 +58,7 @@ pub struct Trainer<'c, T: Float> {
     /// Seconds of the current step.
     pub clock: Clock,
     loss: Loss,
+    prediction: Block<T>,
     optimizer: Optimizer<T>,
 }
 
@@ -95,17 +90,21 @@ impl<'c, T: Float> Trainer<'c, T> {
             let values: Vec<T> = initial_values(&spec, init, seed, i, j).into_iter().map(T::from_f64).collect();
             layers[i].params_mut()[j].value = layers[i].layer_layout(j, &values);
         }
+        let mut stages: Vec<Stage> = (0..layers.len()).map(|i| Stage::new(&plan, i, &at)).collect();
+        fuse(&plan, &mut stages, &mut layers);
         let clock = Clock::new(layers.len());
         let sizes: Vec<usize> = graph.params().map(|(_, _, _, spec)| spec.len()).collect();
         Ok(Trainer {
             comm,
             team,
             groups,
-            plan,
             at,
-            layers,
+            stages: stages.into(),
             tensors: Vec::new(),
-            moved_away: BTreeMap::new(),
+            moved_away: vec![None; layers.len() + 1],
+            prediction: Block::zeros(plan.own_output(&at)),
+            plan,
+            layers,
             reductions: Vec::new(),
             pool: Pool::new(),
             seed,
@@ -144,26 +143,37 @@ impl<'c, T: Float> Trainer<'c, T> {
     ///
     /// # Errors
     /// When communication fails.
-    pub fn train_step(&mut self, input: Block<T>, target: &Block<T>) -> Result<StepOutcome<T>, TrainError> {
+    pub fn train_step(&mut self, input: Block<T>, target: &Block<T>) -> Result<f64, TrainError> {
         let start = Instant::now();
-        let outcome = self.gradients(input, target)?;
+        let loss = self.gradients(input, target)?;
         self.update();
         lap(start, &mut self.clock.phases.step);
-        Ok(outcome)
+        Ok(loss)
     }
 
-    /// Forward, loss and backward: leaves the reduced gradients in the parameters and returns the loss.
+    /// Forward, loss and backward: leaves the reduced gradients in the parameters and returns the loss over the whole
+    /// batch, equal on all ranks.
     ///
     /// # Errors
     /// When communication fails.
-    pub fn gradients(&mut self, input: Block<T>, target: &Block<T>) -> Result<StepOutcome<T>, TrainError> {
+    pub fn gradients(&mut self, input: Block<T>, target: &Block<T>) -> Result<f64, TrainError> {
         self.forward(input, true)?;
         let (loss, dpred) = self.evaluate_loss(target)?;
-        let prediction = self.tensors.last().cloned().unwrap_or_default();
         self.backward(dpred)?;
         self.release_tensors();
         self.finish_reductions()?;
-        Ok(StepOutcome { loss, prediction })
+        Ok(loss)
+    }
+
+    /// Prediction of the last training step for the samples that this rank owns at the end of the network, before the
+    /// update.
+    pub fn prediction(&self) -> &Block<T> {
+        &self.prediction
+    }
+
+    /// Most bytes of blocks that this rank held at once: activations, gradients and gradient buckets.
+    pub fn peak_block_bytes(&self) -> u64 {
+        (self.pool.most_lent() * T::BYTES) as u64
     }
 
     /// Applies the optimizer to the gradients in the parameters.
@@ -172,7 +182,7 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.optimizer.begin_step();
         let params = self.layers.iter_mut().flat_map(|l| l.params_mut());
         for (i, Param { value, grad }) in params.enumerate() {
-            self.optimizer.step(i, value, grad);
+            self.optimizer.step(self.team, i, value, grad);
         }
         self.step += 1;
         lap(start, &mut self.clock.phases.optimizer);
@@ -211,20 +221,19 @@ impl<'c, T: Float> Trainer<'c, T> {
     fn evaluate_loss(&mut self, target: &Block<T>) -> Result<(f64, Block<T>), TrainError> {
         let last = self.plan.graph.nodes.len() - 1;
         let count = self.plan.graph.output().iter().product::<usize>();
-        let pred = &self.tensors[last + 1];
-        let mut dpred = self.pool.stale(self.plan.layer(last).dy_block(&self.plan.grid, &self.at));
-        let sum = self.loss.sum_and_gradient(pred, target, &mut dpred, &self.plan.own_output(&self.at), count);
+        let (pred, own) = (&self.tensors[last + 1], *self.prediction.region());
+        self.prediction.copy_from(pred, &own);
+        let mut dpred = self.pool.stale(self.plan.gradient_block(last, &self.at));
+        let sum = self.loss.sum_and_gradient(pred, target, &mut dpred, &own, count);
         let start = Instant::now();
         let total = if self.comm.size() > 1 { self.comm.allreduce_value(sum, ReduceOp::Sum)? } else { sum };
-        let seconds = start.elapsed().as_secs_f64();
-        self.clock.phases.halo_exposed += seconds;
-        self.clock.phases.halo_total += seconds;
+        self.clock.phases.add_halo(start.elapsed().as_secs_f64());
         Ok((total / count as f64, dpred))
     }
 
     /// Takes all tensors of a pass back.
     pub(crate) fn release_tensors(&mut self) {
-        let moved = std::mem::take(&mut self.moved_away).into_values();
+        let moved = self.moved_away.iter_mut().filter_map(Option::take);
         self.tensors.drain(..).chain(moved).for_each(|block| self.pool.give(block));
     }
 

@@ -89,7 +89,7 @@ pub fn timed_step(
     let io_s = start.elapsed().as_secs_f64();
     comm.barrier()?;
     trainer.clock.reset();
-    let loss = trainer.train_step(input, &target)?.loss;
+    let loss = trainer.train_step(input, &target)?;
     if !loss.is_finite() {
         // The loss is equal on all ranks, so all stop here.
         return Err(RankError::Diverged { step: number, loss });

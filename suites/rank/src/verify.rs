@@ -65,10 +65,9 @@ pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<
     let mut rows = Vec::new();
     let mut losses = Vec::new();
     for step in 0..file.steps.max(1) {
-        let outcome = trainer.gradients(input.clone(), &target)?;
-        losses.push(T::from_f64(outcome.loss));
+        losses.push(T::from_f64(trainer.gradients(input.clone(), &target)?));
         if step == 0 {
-            let output = gather_prediction(comm, trainer.plan(), &outcome.prediction)?;
+            let output = gather_prediction(comm, trainer.plan(), trainer.prediction())?;
             let evaluation = trainer.predict(input.clone())?;
             let evaluation = gather_prediction(comm, trainer.plan(), &evaluation)?;
             rows.extend(agree(comm, first_step(&file, &trainer, &output, &evaluation))?);

@@ -1,39 +1,39 @@
-//! Activations on slices of equal length.
+//! Activations over slices, in place.
 
 use crate::Float;
 use crate::simd::multiversion;
 
 multiversion! {
-    /// `y = x > 0 ? x : slope * x`; NaN stays NaN.
-    pub(super) fn leaky_relu<T: Float>(slope: T, x: &[T], y: &mut [T]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = if x > T::ZERO { x } else { slope * x };
+    /// `y = y > 0 ? y : slope * y`; NaN stays NaN.
+    pub(super) fn leaky_relu<T: Float>(slope: T, y: &mut [T]) {
+        for y in y {
+            *y = if *y > T::ZERO { *y } else { slope * *y };
         }
     }
 }
 
 multiversion! {
-    /// `dx = x > 0 ? dy : slope * dy`.
-    pub(super) fn leaky_relu_gradient<T: Float>(slope: T, x: &[T], dy: &[T], dx: &mut [T]) {
-        for ((dx, &x), &dy) in dx.iter_mut().zip(x).zip(dy) {
-            *dx = if x > T::ZERO { dy } else { slope * dy };
+    /// `dx = sign > 0 ? dx : slope * dx`, where `sign` is the input or has its sign.
+    pub(super) fn leaky_relu_gradient<T: Float>(slope: T, sign: &[T], dx: &mut [T]) {
+        for (dx, &sign) in dx.iter_mut().zip(sign) {
+            *dx = if sign > T::ZERO { *dx } else { slope * *dx };
         }
     }
 }
 
-/// `y = scale * tanh(x)`. Only ever applied to a handful of outputs: not vectorised.
-pub(super) fn tanh<T: Float>(scale: T, x: &[T], y: &mut [T]) {
-    for (y, &x) in y.iter_mut().zip(x) {
-        *y = scale * x.tanh();
+/// `y = scale * tanh(y)`. Only ever applied to a handful of outputs: not vectorised.
+pub(super) fn tanh<T: Float>(scale: T, y: &mut [T]) {
+    for y in y {
+        *y = scale * y.tanh();
     }
 }
 
 multiversion! {
-    /// `dx = dy * (scale - y^2 / scale)`.
-    pub(super) fn tanh_gradient<T: Float>(scale: T, y: &[T], dy: &[T], dx: &mut [T]) {
+    /// `dx = dx * (scale - y^2 / scale)`.
+    pub(super) fn tanh_gradient<T: Float>(scale: T, y: &[T], dx: &mut [T]) {
         let inverse = T::ONE / scale;
-        for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = dy * (scale - y * y * inverse);
+        for (dx, &y) in dx.iter_mut().zip(y) {
+            *dx = *dx * (scale - y * y * inverse);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Activations: leaky ReLU and the scaled hyperbolic tangent.
 //!
 //! Leaky ReLU: `y = x > 0 ? x : slope * x`. Scaled tanh: `y = scale * tanh(x)`; its derivative is taken from the
-//! output, `scale - y^2 / scale`. Both are pointwise: a rank needs nothing of another.
+//! output, `scale - y^2 / scale`. Both are pointwise: a rank needs nothing of another. Both work in place, since the
+//! output tells the derivative: that of a leaky ReLU with a slope that is not negative has the input's sign.
 
 mod local;
 pub mod reference;
@@ -37,26 +38,58 @@ impl LeakyReluLayer {
     pub fn new(spec: LeakyRelu) -> Self {
         LeakyReluLayer { spec }
     }
+
+    /// The tensor that has the input's sign: the output if the slope allows, since the input may be overwritten.
+    fn sign<'a, T>(&self, x: &'a Block<T>, y: &'a Block<T>) -> &'a Block<T> {
+        if self.spec.slope >= 0.0 { y } else { x }
+    }
 }
 
 impl<T: Float> Layer<T> for LeakyReluLayer {
-    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
-        lines::map(x, y, part, |x, y| local::leaky_relu(slope, x, y));
+        lines::map(env.team, x, y, part, |_, x, y| {
+            y.copy_from_slice(x);
+            local::leaky_relu(slope, y);
+        });
         Ok(())
     }
 
     fn backward_data(
         &mut self,
-        _env: &Env,
+        env: &Env,
         x: &Block<T>,
-        _y: &Block<T>,
+        y: &Block<T>,
         dy: &Block<T>,
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
-        lines::map2(x, dy, dx, part, |x, dy, dx| local::leaky_relu_gradient(slope, x, dy, dx));
+        let (sign, layout, len) = (self.sign(x, y), dy.layout(), lines::line_len(part));
+        lines::map(env.team, sign, dx, part, |at, sign, dx| {
+            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
+            local::leaky_relu_gradient(slope, sign, dx);
+        });
+        Ok(())
+    }
+
+    fn forward_in_place(&mut self, env: &Env, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        let slope = T::from_f64(self.spec.slope);
+        lines::update(env.team, y, part, |_, y| local::leaky_relu(slope, y));
+        Ok(())
+    }
+
+    fn backward_in_place(
+        &mut self,
+        env: &Env,
+        x: &Block<T>,
+        y: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        let slope = T::from_f64(self.spec.slope);
+        let sign = self.sign(x, y);
+        lines::map(env.team, sign, dx, part, |_, sign, dx| local::leaky_relu_gradient(slope, sign, dx));
         Ok(())
     }
 }
@@ -75,15 +108,18 @@ impl TanhLayer {
 }
 
 impl<T: Float> Layer<T> for TanhLayer {
-    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let scale = T::from_f64(self.spec.scale);
-        lines::map(x, y, part, |x, y| local::tanh(scale, x, y));
+        lines::map(env.team, x, y, part, |_, x, y| {
+            y.copy_from_slice(x);
+            local::tanh(scale, y);
+        });
         Ok(())
     }
 
     fn backward_data(
         &mut self,
-        _env: &Env,
+        env: &Env,
         _x: &Block<T>,
         y: &Block<T>,
         dy: &Block<T>,
@@ -91,7 +127,30 @@ impl<T: Float> Layer<T> for TanhLayer {
         part: &Region,
     ) -> Result<(), LayerError> {
         let scale = T::from_f64(self.spec.scale);
-        lines::map2(y, dy, dx, part, |y, dy, dx| local::tanh_gradient(scale, y, dy, dx));
+        let (layout, len) = (dy.layout(), lines::line_len(part));
+        lines::map(env.team, y, dx, part, |at, y, dx| {
+            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
+            local::tanh_gradient(scale, y, dx);
+        });
+        Ok(())
+    }
+
+    fn forward_in_place(&mut self, env: &Env, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        let scale = T::from_f64(self.spec.scale);
+        lines::update(env.team, y, part, |_, y| local::tanh(scale, y));
+        Ok(())
+    }
+
+    fn backward_in_place(
+        &mut self,
+        env: &Env,
+        _x: &Block<T>,
+        y: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        let scale = T::from_f64(self.spec.scale);
+        lines::map(env.team, y, dx, part, |_, y, dx| local::tanh_gradient(scale, y, dx));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{Env, Float, Layer, LayerError, lines};
 use shardmark_partition::{Dim, Region, Shape};
-use shardmark_tensor::Block;
+use shardmark_tensor::{Block, Layout};
 
 /// Flattening of each sample in the order C, D, H, W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ impl FlattenLayer {
         FlattenLayer { shape }
     }
 
-    /// Calls `visit(n, offset in x, feature)` for each element of a box of the input.
-    fn for_each<T: Float>(&self, x: &Block<T>, part: &Region, mut visit: impl FnMut(i64, usize, usize)) {
+    /// Calls `visit(n, element of x, feature)` for the place of each element of a box of the input.
+    fn for_each(&self, x: &Layout, part: &Region, mut visit: impl FnMut(i64, usize, usize)) {
         let [_, depth, height, width, _] = self.shape;
         let c = part.0[4].len();
         for [n, d, h, w] in lines::lines(part) {
@@ -39,9 +39,9 @@ impl FlattenLayer {
 impl<T: Float> Layer<T> for FlattenLayer {
     fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let samples = Region::full(self.shape).with(Dim::N, part.span(Dim::N));
-        self.for_each(x, &samples, |n, at, feature| {
-            let to = y.offset([n, 0, 0, 0]) + feature;
-            y.data_mut()[to] = x.data()[at];
+        let to = y.layout();
+        self.for_each(&x.layout(), &samples, |n, at, feature| {
+            y.data_mut()[to.offset([n, 0, 0, 0]) + feature] = x.data()[at];
         });
         Ok(())
     }
@@ -55,9 +55,10 @@ impl<T: Float> Layer<T> for FlattenLayer {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        let mut values = Vec::with_capacity(part.len());
-        self.for_each(dx, part, |n, _, feature| values.push(dy.data()[dy.offset([n, 0, 0, 0]) + feature]));
-        dx.unpack(part, &values);
+        let from = dy.layout();
+        self.for_each(&dx.layout(), part, |n, at, feature| {
+            dx.data_mut()[at] = dy.data()[from.offset([n, 0, 0, 0]) + feature];
+        });
         Ok(())
     }
 }

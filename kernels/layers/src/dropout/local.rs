@@ -25,12 +25,12 @@ impl Mask {
 }
 
 multiversion! {
-    /// `y = x * mask / keep` for adjoining elements, the first of which has the global index `first`.
-    pub(super) fn apply<T: Float>(mask: Mask, first: u64, x: &[T], y: &mut [T]) {
+    /// `y = y * mask / keep` for adjoining elements, the first of which has the global index `first`.
+    pub(super) fn apply<T: Float>(mask: Mask, first: u64, y: &mut [T]) {
         let scale = T::from_f64(mask.scale);
-        for (i, (y, &x)) in y.iter_mut().zip(x).enumerate() {
+        for (i, y) in y.iter_mut().enumerate() {
             let kept = rng::bits(mask.key, mask.layer, first + i as u64) >> 11 < mask.limit;
-            *y = if kept { x * scale } else { T::ZERO };
+            *y = if kept { *y * scale } else { T::ZERO };
         }
     }
 }

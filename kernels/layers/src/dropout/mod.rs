@@ -34,17 +34,25 @@ impl DropoutLayer {
 
     /// `to = from * mask / keep` on `part`: forward of `x` as well as backward of `dy`.
     fn apply<T: Float>(&self, env: &Env, from: &Block<T>, to: &mut Block<T>, part: &Region) {
-        if !env.training {
-            to.copy_from(from, part);
-            return;
+        let mask = self.mask(env);
+        lines::map(env.team, from, to, part, |at, from, to| {
+            to.copy_from_slice(from);
+            if let Some(mask) = mask {
+                local::apply(mask, self.global_index(at), to);
+            }
+        });
+    }
+
+    /// The same in place.
+    fn apply_in_place<T: Float>(&self, env: &Env, values: &mut Block<T>, part: &Region) {
+        if let Some(mask) = self.mask(env) {
+            lines::update(env.team, values, part, |at, values| local::apply(mask, self.global_index(at), values));
         }
-        let mask = local::Mask::new(env.seed, env.layer, env.step, self.spec.keep);
-        let len = lines::line_len(part);
-        for at in lines::lines(part) {
-            let (from_at, to_at) = (from.offset(at), to.offset(at));
-            let (from, to) = (&from.data()[from_at..from_at + len], &mut to.data_mut()[to_at..to_at + len]);
-            local::apply(mask, self.global_index(at), from, to);
-        }
+    }
+
+    /// The mask of this step; none in evaluation.
+    fn mask(&self, env: &Env) -> Option<local::Mask> {
+        env.training.then(|| local::Mask::new(env.seed, env.layer, env.step, self.spec.keep))
     }
 
     /// Row-major index of the first channel at a global position.
@@ -69,6 +77,23 @@ impl<T: Float> Layer<T> for DropoutLayer {
         part: &Region,
     ) -> Result<(), LayerError> {
         self.apply(env, dy, dx, part);
+        Ok(())
+    }
+
+    fn forward_in_place(&mut self, env: &Env, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.apply_in_place(env, y, part);
+        Ok(())
+    }
+
+    fn backward_in_place(
+        &mut self,
+        env: &Env,
+        _x: &Block<T>,
+        _y: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        self.apply_in_place(env, dx, part);
         Ok(())
     }
 }

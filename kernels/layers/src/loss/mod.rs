@@ -9,6 +9,7 @@ pub mod reference;
 mod tests;
 
 use crate::Float;
+use crate::lines::{line, line_len, lines};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
 
@@ -42,12 +43,15 @@ impl Loss {
         count: usize,
     ) -> f64 {
         let mut sum = 0.0;
-        crate::lines::map2(pred, target, dpred, part, |p, t, dp| {
+        let (pred_at, target_at, dpred_at, len) = (pred.layout(), target.layout(), dpred.layout(), line_len(part));
+        for at in lines(part) {
+            let (p, t) = (line(pred.data(), &pred_at, at, len), line(target.data(), &target_at, at, len));
+            let dp = &mut dpred.data_mut()[dpred_at.offset(at)..][..len];
             sum += match self {
                 Loss::Mse => local::mse(p, t, dp, count),
                 Loss::Mae => local::mae(p, t, dp, count),
             };
-        });
+        }
         sum
     }
 }

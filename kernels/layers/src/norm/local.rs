@@ -2,22 +2,53 @@
 //! channels in registers along a line.
 
 use crate::Float;
-use crate::lines::{line_len, lines};
-use crate::simd::{STRIP, multiversion, strip};
+use crate::lines::{Boxes, line, line_len, lines};
+use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
 
-/// `[count, means of C channels, M2s of C channels]` of `part`: what [`merge`] merges.
-pub(super) fn moments<T: Float>(x: &Block<T>, part: &Region, c: usize) -> Vec<f64> {
-    let mut all = vec![0.0; 1 + 2 * c];
-    let mut line = vec![0.0; 1 + 2 * c];
-    let len = line_len(part);
-    for at in lines(part) {
-        let o = x.offset(at);
-        line_moments(&x.data()[o..o + len], c, &mut line);
-        merge(&mut all, &line);
-    }
-    all
+/// Writes `[count, means of C channels, M2s of C channels]` of `part` to `all`: what [`merge`] merges. `slots` is
+/// scratch.
+pub(super) fn moments<T: Float>(
+    team: &Team,
+    x: &Block<T>,
+    part: &Region,
+    c: usize,
+    slots: &mut Vec<f64>,
+    all: &mut Vec<f64>,
+) {
+    let (layout, len, record) = (x.layout(), line_len(part), 1 + 2 * c);
+    // The moments of a box, then those of one line.
+    for_each_slot(team, part, 2 * record, slots, |part, slot| {
+        let (all, one) = slot.split_at_mut(record);
+        for at in lines(&part) {
+            line_moments(line(x.data(), &layout, at, len), c, one);
+            merge(all, one);
+        }
+    });
+    all.clear();
+    all.resize(record, 0.0);
+    slots.chunks_exact(2 * record).for_each(|slot| merge(all, &slot[..record]));
+}
+
+/// Calls `work(box, slot)` for each box of `part`, with a slot of `len` zeros in `slots` for what it adds up. Slots are as
+/// many for every team: who adds them in order gets the same bits from all.
+fn for_each_slot(
+    team: &Team,
+    part: &Region,
+    len: usize,
+    slots: &mut Vec<f64>,
+    work: impl Fn(Region, &mut [f64]) + Sync,
+) {
+    let boxes = Boxes::of(part);
+    slots.clear();
+    slots.resize(boxes.count() * len, 0.0);
+    let slots = SharedMut::new(slots);
+    team.run(boxes.count(), |_, i| {
+        // SAFETY: each part is given out once, and slots do not overlap.
+        work(boxes.get(i), unsafe { slots.part(i * len..(i + 1) * len) });
+    });
 }
 
 /// Merges the (count, means, M2s) on the right into those on the left: Chan, Golub and LeVeque (1979), eq. 2.1.
@@ -85,83 +116,129 @@ fn strip_moments<T: Float, const L: usize>(
     m2s[first..first + L].copy_from_slice(&m2);
 }
 
-/// What [`normalise`] applies to each channel.
-pub(super) struct Affine<T> {
+/// What the kernels apply to each channel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channels<T> {
+    /// Mean that normalised the batch.
     pub mean: Vec<T>,
     /// `weight / sqrt(var + eps)`.
     pub scale: Vec<T>,
     /// `bias`.
     pub shift: Vec<T>,
+    /// `1/m sum dy` over the group.
+    pub mean_dy: Vec<T>,
+    /// `1/m sum dy*xhat / sqrt(var + eps)` over the group: multiplies `x - mean`.
+    pub through: Vec<T>,
 }
 
 multiversion! {
-    /// `y = (x - mean) * scale + shift` on `part`.
-    pub(super) fn normalise<T: Float>(affine: &Affine<T>, x: &Block<T>, y: &mut Block<T>, part: &Region) {
-        let (c, len) = (part.0[4].len(), line_len(part));
+    /// `z = (x - mean) * scale + shift`, `y = z > 0 ? z : slope * z` on a line `[W, C]`; a slope of one leaves z.
+    pub(super) fn normalise<T: Float>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
+        let c = channels.mean.len();
         let strips = c / STRIP * STRIP;
-        for at in lines(part) {
-            let (x_at, y_at) = (x.offset(at), y.offset(at));
-            let (x, y) = (&x.data()[x_at..x_at + len], &mut y.data_mut()[y_at..y_at + len]);
-            for first in (0..strips).step_by(STRIP) {
-                normalise_strip::<T, STRIP>(affine, c, first, x, y);
-            }
-            for first in strips..c {
-                normalise_strip::<T, 1>(affine, c, first, x, y);
-            }
+        for first in (0..strips).step_by(STRIP) {
+            normalise_strip::<T, STRIP>(channels, slope, first, x, y);
+        }
+        for first in strips..c {
+            normalise_strip::<T, 1>(channels, slope, first, x, y);
         }
     }
 }
 
 #[inline(always)]
-fn normalise_strip<T: Float, const L: usize>(affine: &Affine<T>, c: usize, first: usize, x: &[T], y: &mut [T]) {
-    let [mean, scale, shift] = [&affine.mean, &affine.scale, &affine.shift].map(|v| strip::<T, L>(&v[first..]));
+fn normalise_strip<T: Float, const L: usize>(channels: &Channels<T>, slope: T, first: usize, x: &[T], y: &mut [T]) {
+    let c = channels.mean.len();
+    let affine = Affine::<T, L>::of(channels, first);
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
-        let mut row = strip::<T, L>(&x[first..]);
+        prefetch(&y[first..]);
+        let z = affine.apply(strip::<T, L>(&x[first..]));
+        y[first..first + L].copy_from_slice(&leaky(slope, z, z));
+    }
+}
+
+/// Mean, scale and shift of a strip of channels.
+struct Affine<T, const L: usize>([[T; L]; 3]);
+
+impl<T: Float, const L: usize> Affine<T, L> {
+    #[inline(always)]
+    fn of(channels: &Channels<T>, first: usize) -> Self {
+        Affine([&channels.mean, &channels.scale, &channels.shift].map(|v| strip::<T, L>(&v[first..])))
+    }
+
+    /// The output before the activation: forward and backward take its sign from the same operations.
+    #[inline(always)]
+    fn apply(&self, mut x: [T; L]) -> [T; L] {
+        let [mean, scale, shift] = &self.0;
         for i in 0..L {
-            row[i] = (row[i] - mean[i]) * scale[i] + shift[i];
+            x[i] = (x[i] - mean[i]) * scale[i] + shift[i];
         }
-        y[first..first + L].copy_from_slice(&row);
+        x
+    }
+}
+
+/// Writes `[sum dz, sum dz * (x - mean)]` over `part`, for each channel, to `sums`; `dz` is `dy` through the activation.
+/// `slots` is scratch.
+pub(super) fn gradient_sums<T: Float>(
+    team: &Team,
+    (mean, channels, slope): (&[f64], &Channels<T>, T),
+    x: &Block<T>,
+    dy: &Block<T>,
+    part: &Region,
+    slots: &mut Vec<f64>,
+    sums: &mut Vec<f64>,
+) {
+    let (x_at, dy_at, len, c) = (x.layout(), dy.layout(), line_len(part), mean.len());
+    for_each_slot(team, part, 2 * c, slots, |part, slot| {
+        for at in lines(&part) {
+            let (x, dy) = (line(x.data(), &x_at, at, len), line(dy.data(), &dy_at, at, len));
+            line_sums(mean, channels, slope, x, dy, slot);
+        }
+    });
+    sums.clear();
+    sums.resize(2 * c, 0.0);
+    for slot in slots.chunks_exact(2 * c) {
+        sums.iter_mut().zip(slot).for_each(|(sum, part)| *sum += part);
     }
 }
 
 multiversion! {
-    /// `[sum dy, sum dy * (x - mean)]` over `part`, for each channel.
-    pub(super) fn gradient_sums<T: Float>(mean: &[f64], x: &Block<T>, dy: &Block<T>, part: &Region) -> Vec<f64> {
-        let (c, len) = (mean.len(), line_len(part));
-        let mut sums = vec![0.0; 2 * c];
+    /// Adds the sums of one line.
+    fn line_sums<T: Float>(mean: &[f64], channels: &Channels<T>, slope: T, x: &[T], dy: &[T], sums: &mut [f64]) {
+        let c = mean.len();
         let (plain, scaled) = sums.split_at_mut(c);
         let strips = c / STRIP * STRIP;
-        for at in lines(part) {
-            let (x_at, dy_at) = (x.offset(at), dy.offset(at));
-            let (x, dy) = (&x.data()[x_at..x_at + len], &dy.data()[dy_at..dy_at + len]);
-            for first in (0..strips).step_by(STRIP) {
-                sum_strip::<T, STRIP>(&mean[first..], c, first, x, dy, &mut plain[first..], &mut scaled[first..]);
-            }
-            for first in strips..c {
-                sum_strip::<T, 1>(&mean[first..], c, first, x, dy, &mut plain[first..], &mut scaled[first..]);
-            }
+        for first in (0..strips).step_by(STRIP) {
+            let affine = Affine::<T, STRIP>::of(channels, first);
+            sum_strip(&mean[first..], &affine, slope, first, [x, dy], &mut plain[first..], &mut scaled[first..]);
         }
-        sums
+        for first in strips..c {
+            let affine = Affine::<T, 1>::of(channels, first);
+            sum_strip(&mean[first..], &affine, slope, first, [x, dy], &mut plain[first..], &mut scaled[first..]);
+        }
     }
 }
 
 #[inline(always)]
 fn sum_strip<T: Float, const L: usize>(
     mean: &[f64],
-    c: usize,
+    affine: &Affine<T, L>,
+    slope: T,
     first: usize,
-    x: &[T],
-    dy: &[T],
+    [x, dy]: [&[T]; 2],
     plain: &mut [f64],
     scaled: &mut [f64],
 ) {
+    // The slices of means begin at the strip and end with the channels.
+    let c = first + mean.len();
     let mean = strip::<f64, L>(mean);
     let (mut sum, mut sum_scaled) = ([0.0; L], [0.0; L]);
     for (x, dy) in x.chunks_exact(c).zip(dy.chunks_exact(c)) {
-        let (x, dy) = (wide::<T, L>(&x[first..]), wide::<T, L>(&dy[first..]));
+        let x = strip::<T, L>(&x[first..]);
+        let dz = leaky(slope, affine.apply(x), strip::<T, L>(&dy[first..])).map(T::to_f64);
+        let x = x.map(T::to_f64);
         for i in 0..L {
-            sum[i] += dy[i];
-            sum_scaled[i] += dy[i] * (x[i] - mean[i]);
+            sum[i] += dz[i];
+            sum_scaled[i] += dz[i] * (x[i] - mean[i]);
         }
     }
     for i in 0..L {
@@ -170,58 +247,31 @@ fn sum_strip<T: Float, const L: usize>(
     }
 }
 
-/// What [`input_gradient`] applies to each channel.
-pub(super) struct Gradient<T> {
-    pub mean: Vec<T>,
-    /// `weight / sqrt(var + eps)`.
-    pub scale: Vec<T>,
-    /// `1/m sum dy` over the group.
-    pub mean_dy: Vec<T>,
-    /// `1/m sum dy*xhat / sqrt(var + eps)` over the group: multiplies `x - mean`.
-    pub slope: Vec<T>,
-}
-
 multiversion! {
-    /// `dx = scale * (dy - mean_dy - (x - mean) * slope)` on `part`.
-    pub(super) fn input_gradient<T: Float>(
-        through: &Gradient<T>,
-        x: &Block<T>,
-        dy: &Block<T>,
-        dx: &mut Block<T>,
-        part: &Region,
-    ) {
-        let (c, len) = (part.0[4].len(), line_len(part));
+    /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`, over the `dy` that `dx` holds.
+    pub(super) fn input_gradient<T: Float>(channels: &Channels<T>, slope: T, x: &[T], dx: &mut [T]) {
+        let c = channels.mean.len();
         let strips = c / STRIP * STRIP;
-        for at in lines(part) {
-            let (x_at, dy_at, dx_at) = (x.offset(at), dy.offset(at), dx.offset(at));
-            let (x, dy) = (&x.data()[x_at..x_at + len], &dy.data()[dy_at..dy_at + len]);
-            let dx = &mut dx.data_mut()[dx_at..dx_at + len];
-            for first in (0..strips).step_by(STRIP) {
-                gradient_strip::<T, STRIP>(through, c, first, x, dy, dx);
-            }
-            for first in strips..c {
-                gradient_strip::<T, 1>(through, c, first, x, dy, dx);
-            }
+        for first in (0..strips).step_by(STRIP) {
+            gradient_strip::<T, STRIP>(channels, slope, first, x, dx);
+        }
+        for first in strips..c {
+            gradient_strip::<T, 1>(channels, slope, first, x, dx);
         }
     }
 }
 
 #[inline(always)]
-fn gradient_strip<T: Float, const L: usize>(
-    through: &Gradient<T>,
-    c: usize,
-    first: usize,
-    x: &[T],
-    dy: &[T],
-    dx: &mut [T],
-) {
-    let Gradient { mean, scale, mean_dy, slope } = through;
-    let [mean, scale, mean_dy, slope] = [mean, scale, mean_dy, slope].map(|v| strip::<T, L>(&v[first..]));
-    for ((x, dy), dx) in x.chunks_exact(c).zip(dy.chunks_exact(c)).zip(dx.chunks_exact_mut(c)) {
+fn gradient_strip<T: Float, const L: usize>(channels: &Channels<T>, slope: T, first: usize, x: &[T], dx: &mut [T]) {
+    let c = channels.mean.len();
+    let affine = Affine::<T, L>::of(channels, first);
+    let [mean, scale, _] = affine.0;
+    let [mean_dy, through] = [&channels.mean_dy, &channels.through].map(|v| strip::<T, L>(&v[first..]));
+    for (x, dx) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)) {
         let x = strip::<T, L>(&x[first..]);
-        let mut row = strip::<T, L>(&dy[first..]);
+        let mut row = leaky(slope, affine.apply(x), strip::<T, L>(&dx[first..]));
         for i in 0..L {
-            row[i] = scale[i] * (row[i] - mean_dy[i] - (x[i] - mean[i]) * slope[i]);
+            row[i] = scale[i] * (row[i] - mean_dy[i] - (x[i] - mean[i]) * through[i]);
         }
         dx[first..first + L].copy_from_slice(&row);
     }

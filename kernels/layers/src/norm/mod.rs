@@ -12,13 +12,16 @@
 //! ranks may own unequal parts or nothing. The gradient through the group's statistics is exact: its two sums are
 //! reduced over the same group. The biased variance normalises; the running variance takes the unbiased one,
 //! `M2 / (m - 1)`, as in PyTorch.
+//!
+//! Asked to, it applies the leaky ReLU after it to its outputs, and takes the gradients of that one's outputs: the sign of
+//! `weight*xhat + bias` is computed again by the same operations, so no pass reads y.
 
 mod local;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
-use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec};
+use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec, lines};
 use shardmark_comm::{CommExt, ReduceOp};
 use shardmark_partition::step::{CollectiveKind, Pass};
 use shardmark_partition::{AxisSet, Region};
@@ -63,11 +66,20 @@ impl BatchNorm {
 /// Statistics that normalised a batch.
 #[derive(Clone, Debug, Default)]
 struct Statistics {
-    /// Positions.
+    /// Positions; zero in evaluation.
     count: f64,
     mean: Vec<f64>,
     /// `1 / sqrt(var + eps)`.
     inv_std: Vec<f64>,
+}
+
+/// Sums that are kept from step to step, so that a step allocates nothing.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    /// One record for each part of a job.
+    slots: Vec<f64>,
+    /// What they add up to.
+    total: Vec<f64>,
 }
 
 /// [`BatchNorm`] on a rank. The gradients of its parameters come with [`Layer::backward_data`], which needs their sums
@@ -79,6 +91,12 @@ pub struct NormLayer<T> {
     running_mean: Vec<T>,
     running_var: Vec<T>,
     used: Statistics,
+    channels: local::Channels<T>,
+    sums: Sums,
+    /// Slope of the leaky ReLU that outputs go through; one for none.
+    slope: T,
+    /// Slope of the leaky ReLU whose outputs' gradients are given; one for none.
+    dy_slope: T,
 }
 
 impl<T: Float> NormLayer<T> {
@@ -91,48 +109,87 @@ impl<T: Float> NormLayer<T> {
             running_mean: vec![T::ZERO; c],
             running_var: vec![T::ONE; c],
             used: Statistics::default(),
+            channels: local::Channels::default(),
+            sums: Sums::default(),
+            slope: T::ONE,
+            dy_slope: T::ONE,
             spec,
         }
     }
 
-    /// Statistics of the group's batch; the running ones take their share.
-    fn batch_statistics(&mut self, env: &Env, x: &Block<T>, part: &Region) -> Result<Statistics, LayerError> {
-        let c = self.spec.channels;
-        let mut record = local::moments(x, part, c);
-        if let Some(group) = env.groups.group(self.spec.group) {
-            env.communicate(|| group.tree_allreduce_vec(&mut record, &mut local::merge))?;
+    /// Takes the statistics of the group's batch; the running ones take their share.
+    fn use_batch_statistics(&mut self, env: &Env, x: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        let BatchNorm { channels: c, eps, momentum, group } = self.spec;
+        let Sums { slots, total: record } = &mut self.sums;
+        local::moments(env.team, x, part, c, slots, record);
+        if let Some(group) = env.groups.group(group) {
+            env.communicate(|| group.tree_allreduce_vec(record, &mut local::merge))?;
         }
         let (count, mean, m2) = (record[0], &record[1..=c], &record[1 + c..]);
         if count > 0.0 {
-            let keep = 1.0 - self.spec.momentum;
             let update = |running: &mut T, batch| {
-                *running = T::from_f64(keep * running.to_f64() + self.spec.momentum * batch);
+                *running = T::from_f64((1.0 - momentum) * running.to_f64() + momentum * batch);
             };
             self.running_mean.iter_mut().zip(mean).for_each(|(r, &mean)| update(r, mean));
             let unbiased = (count - 1.0).max(1.0);
             self.running_var.iter_mut().zip(m2).for_each(|(r, m2)| update(r, m2 / unbiased));
         }
-        let inv_std = m2.iter().map(|m2| 1.0 / (m2 / count.max(1.0) + self.spec.eps).sqrt()).collect();
-        Ok(Statistics { count, mean: mean.to_vec(), inv_std })
+        self.used.count = count;
+        overwrite(&mut self.used.mean, mean.iter().copied());
+        overwrite(&mut self.used.inv_std, m2.iter().map(|m2| 1.0 / (m2 / count.max(1.0) + eps).sqrt()));
+        Ok(())
     }
 
-    fn running_statistics(&self) -> Statistics {
-        let widen = |values: &[T]| values.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
-        let inv_std = widen(&self.running_var).iter().map(|var| 1.0 / (var + self.spec.eps).sqrt()).collect();
-        Statistics { count: 0.0, mean: widen(&self.running_mean), inv_std }
+    fn use_running_statistics(&mut self) {
+        self.used.count = 0.0;
+        overwrite(&mut self.used.mean, self.running_mean.iter().map(|v| v.to_f64()));
+        let eps = self.spec.eps;
+        overwrite(&mut self.used.inv_std, self.running_var.iter().map(|var| 1.0 / (var.to_f64() + eps).sqrt()));
     }
+
+    /// Writes the parameter gradients, and what [`local::input_gradient`] needs.
+    fn prepare_gradient(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        let (c, used) = (self.spec.channels, &self.used);
+        let Sums { slots, total: sums } = &mut self.sums;
+        // [sum dy, sum dy * xhat] of this rank: its part of the gradients of bias and weight.
+        local::gradient_sums(env.team, (&used.mean, &self.channels, self.dy_slope), x, dy, part, slots, sums);
+        sums[c..].iter_mut().zip(&used.inv_std).for_each(|(sum, s)| *sum *= s);
+        let [weight, bias] = &mut self.params;
+        bias.grad.iter_mut().zip(&sums[..c]).for_each(|(g, &sum)| *g = T::from_f64(sum));
+        weight.grad.iter_mut().zip(&sums[c..]).for_each(|(g, &sum)| *g = T::from_f64(sum));
+        if !env.training {
+            // Running statistics do not depend on x.
+            sums.fill(0.0);
+        } else if let Some(group) = env.groups.group(self.spec.group) {
+            *sums = env.communicate(|| group.allreduce_vec(std::mem::take(sums), ReduceOp::Sum))?;
+        }
+        let m = used.count.max(1.0);
+        overwrite(&mut self.channels.mean_dy, sums[..c].iter().map(|&sum| T::from_f64(sum / m)));
+        let through = sums[c..].iter().zip(&used.inv_std).map(|(&sum, s)| T::from_f64(sum * s / m));
+        overwrite(&mut self.channels.through, through);
+        Ok(())
+    }
+}
+
+/// Puts new values into a vector that is kept.
+fn overwrite<V>(vector: &mut Vec<V>, values: impl Iterator<Item = V>) {
+    vector.clear();
+    vector.extend(values);
 }
 
 impl<T: Float> Layer<T> for NormLayer<T> {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
-        self.used = if env.training { self.batch_statistics(env, x, part)? } else { self.running_statistics() };
-        let scale = self.params[0].value.iter().zip(&self.used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
-        let affine = local::Affine {
-            mean: self.used.mean.iter().map(|&m| T::from_f64(m)).collect(),
-            scale: scale.collect(),
-            shift: self.params[1].value.clone(),
-        };
-        local::normalise(&affine, x, y, part);
+        if env.training {
+            self.use_batch_statistics(env, x, part)?;
+        } else {
+            self.use_running_statistics();
+        }
+        let Self { used, params: [weight, bias], channels, slope, .. } = self;
+        overwrite(&mut channels.mean, used.mean.iter().map(|&mean| T::from_f64(mean)));
+        let scale = weight.value.iter().zip(&used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
+        overwrite(&mut channels.scale, scale);
+        channels.shift.clone_from(&bias.value);
+        lines::map(env.team, x, y, part, |_, x, y| local::normalise(channels, *slope, x, y));
         Ok(())
     }
 
@@ -145,29 +202,36 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        let (c, used) = (self.spec.channels, &self.used);
-        // [sum dy, sum dy * xhat] of this rank: its part of the gradients of bias and weight.
-        let mut sums = local::gradient_sums(&used.mean, x, dy, part);
-        sums[c..].iter_mut().zip(&used.inv_std).for_each(|(sum, s)| *sum *= s);
-        let [weight, bias] = &mut self.params;
-        bias.grad.iter_mut().zip(&sums[..c]).for_each(|(g, &sum)| *g = T::from_f64(sum));
-        weight.grad.iter_mut().zip(&sums[c..]).for_each(|(g, &sum)| *g = T::from_f64(sum));
-        if !env.training {
-            // Running statistics do not depend on x.
-            sums.fill(0.0);
-        } else if let Some(group) = env.groups.group(self.spec.group) {
-            sums = env.communicate(|| group.allreduce_vec(sums, ReduceOp::Sum))?;
-        }
-        let m = used.count.max(1.0);
-        let per_channel = |f: &dyn Fn(usize) -> f64| (0..c).map(|i| T::from_f64(f(i))).collect::<Vec<T>>();
-        let through = local::Gradient {
-            mean: per_channel(&|i| used.mean[i]),
-            scale: per_channel(&|i| weight.value[i].to_f64() * used.inv_std[i]),
-            mean_dy: per_channel(&|i| sums[i] / m),
-            slope: per_channel(&|i| sums[c + i] * used.inv_std[i] / m),
-        };
-        local::input_gradient(&through, x, dy, dx, part);
+        self.prepare_gradient(env, x, dy, part)?;
+        let (layout, len) = (dy.layout(), lines::line_len(part));
+        lines::map(env.team, x, dx, part, |at, x, dx| {
+            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
+            local::input_gradient(&self.channels, self.dy_slope, x, dx);
+        });
         Ok(())
+    }
+
+    fn backward_in_place(
+        &mut self,
+        env: &Env,
+        x: &Block<T>,
+        _y: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        self.prepare_gradient(env, x, dx, part)?;
+        lines::map(env.team, x, dx, part, |_, x, dx| local::input_gradient(&self.channels, self.dy_slope, x, dx));
+        Ok(())
+    }
+
+    fn fuse_activation(&mut self, slope: T) -> bool {
+        self.slope = slope;
+        true
+    }
+
+    fn fuse_output_derivative(&mut self, slope: T) -> bool {
+        self.dy_slope = slope;
+        true
     }
 
     fn params(&self) -> &[Param<T>] {

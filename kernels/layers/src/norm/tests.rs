@@ -1,9 +1,11 @@
 //! Batch norm against the reference, on one rank and with statistics of groups of unequal ranks; finite differences.
 
 use super::{BatchNorm, NormLayer, local, reference};
+use crate::activation::{LeakyRelu, LeakyReluLayer};
 use crate::testing::{alone, blocks, check_input_gradient, check_param_gradients, cut, distance, normals, widen};
 use crate::{Env, Float, Groups, Layer, LayerError};
 use shardmark_comm::{Collective, Comm, Counted, ReduceOp, threads};
+use shardmark_host::SOLO;
 use shardmark_partition::step::{CollectiveKind, Pass};
 use shardmark_partition::{AxisSet, Dim, Region, Shape, Span};
 use shardmark_tensor::Block;
@@ -135,10 +137,15 @@ fn evaluation_uses_running_statistics() {
 fn merging_moments_in_pieces_equals_all_at_once() {
     let shape = [1, 1, 9, 5, 3];
     let x = cut(shape, &normals(135, 1), Region::full(shape), 0.0f64);
-    let all = local::moments(&x, &Region::full(shape), 3);
+    let moments = |part: &Region| {
+        let mut record = Vec::new();
+        local::moments(&SOLO, &x, part, 3, &mut Vec::new(), &mut record);
+        record
+    };
+    let all = moments(&Region::full(shape));
     let mut merged = vec![0.0; 7];
     for part in blocks(shape, [1, 1, 4, 1, 1]).into_iter().chain([Region::default()]) {
-        local::merge(&mut merged, &local::moments(&x, &part, 3));
+        local::merge(&mut merged, &moments(&part));
     }
     assert_eq!(merged[0], 45.0);
     assert!(distance(&all, &merged) < 1e-13);
@@ -229,4 +236,26 @@ fn collectives_are_exactly_those_that_are_counted() {
         }
         assert_eq!(counts.collectives.len(), 2);
     }
+}
+
+#[test]
+fn with_its_activation_it_has_the_bits_of_two_layers() {
+    let (shape, slope) = ([2, 3, 4, 5, 19], 0.25f32);
+    let all = Region::full(shape);
+    let new = || layer::<f32>(spec(19, AxisSet::NONE), &normals(19, 3), &normals(19, 4));
+    let (mut fused, mut norm) = (new(), new());
+    let mut activation = LeakyReluLayer::new(LeakyRelu { slope: f64::from(slope) });
+    assert!(fused.fuse_activation(slope) && fused.fuse_output_derivative(slope));
+    let (x, dy) = (cut(shape, &normals(all.len(), 1), all, 0.0), cut(shape, &normals(all.len(), 2), all, 0.0));
+    let (mut y, mut expected) = (Block::zeros(all), Block::zeros(all));
+    fused.forward(&alone(), &x, &mut y, &all).unwrap();
+    norm.forward(&alone(), &x, &mut expected, &all).unwrap();
+    activation.forward_in_place(&alone(), &mut expected, &all).unwrap();
+    assert_eq!(y, expected);
+    let (mut dx, mut dx_expected) = (dy.clone(), dy);
+    fused.backward_in_place(&alone(), &x, &Block::default(), &mut dx, &all).unwrap();
+    activation.backward_in_place(&alone(), &Block::default(), &expected, &mut dx_expected, &all).unwrap();
+    norm.backward_in_place(&alone(), &x, &Block::default(), &mut dx_expected, &all).unwrap();
+    assert_eq!(dx, dx_expected);
+    assert!(fused.params().iter().zip(norm.params()).all(|(a, b)| a.grad == b.grad));
 }

@@ -3,9 +3,17 @@
 use crate::Float;
 use crate::simd::multiversion;
 
+/// Settings of SGD.
+pub(super) struct SgdFactors<T> {
+    pub lr: T,
+    pub momentum: T,
+    pub weight_decay: T,
+}
+
 multiversion! {
     /// SGD without momentum.
-    pub(super) fn sgd<T: Float>(lr: T, weight_decay: T, value: &mut [T], grad: &[T]) {
+    pub(super) fn sgd<T: Float>(factors: &SgdFactors<T>, value: &mut [T], grad: &[T]) {
+        let &SgdFactors { lr, weight_decay, .. } = factors;
         for (p, &g) in value.iter_mut().zip(grad) {
             *p = *p - lr * (g + weight_decay * *p);
         }
@@ -14,14 +22,8 @@ multiversion! {
 
 multiversion! {
     /// SGD with momentum.
-    pub(super) fn momentum<T: Float>(
-        lr: T,
-        momentum: T,
-        weight_decay: T,
-        value: &mut [T],
-        grad: &[T],
-        buffer: &mut [T],
-    ) {
+    pub(super) fn momentum<T: Float>(factors: &SgdFactors<T>, value: &mut [T], grad: &[T], buffer: &mut [T]) {
+        let &SgdFactors { lr, momentum, weight_decay } = factors;
         for ((p, &g), b) in value.iter_mut().zip(grad).zip(buffer) {
             *b = momentum * *b + (g + weight_decay * *p);
             *p = *p - lr * *b;

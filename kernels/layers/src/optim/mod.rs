@@ -15,6 +15,7 @@ pub mod reference;
 mod tests;
 
 use crate::Float;
+use shardmark_host::{SharedMut, Team};
 
 /// An optimizer with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +55,19 @@ impl OptimSpec {
     }
 }
 
+/// Elements of a part of a job.
+const CHUNK: usize = 1 << 15;
+
+/// One step of an optimizer.
+enum Update<T> {
+    /// SGD without momentum.
+    Sgd(local::SgdFactors<T>),
+    /// SGD with momentum.
+    Momentum(local::SgdFactors<T>),
+    /// Adam.
+    Adam(local::AdamFactors<T>),
+}
+
 /// An optimizer with the state of its parameters.
 #[derive(Clone, Debug)]
 pub struct Optimizer<T> {
@@ -81,19 +95,38 @@ impl<T: Float> Optimizer<T> {
     }
 
     /// Updates parameter `i`; `value` and `grad` have its length.
-    pub fn step(&mut self, i: usize, value: &mut [T], grad: &[T]) {
+    pub fn step(&mut self, team: &Team, i: usize, value: &mut [T], grad: &[T]) {
         debug_assert_eq!(value.len(), grad.len(), "parameter {i} and its gradient");
-        match (self.spec, self.state[i].as_mut_slice()) {
-            (OptimSpec::Sgd { lr, weight_decay, .. }, []) => {
-                local::sgd(T::from_f64(lr), T::from_f64(weight_decay), value, grad);
+        let (len, value) = (value.len(), SharedMut::new(value));
+        let update = self.update();
+        let mut state = self.state[i].iter_mut().map(|values| SharedMut::new(values));
+        let state = [state.next(), state.next()];
+        team.run(len.div_ceil(CHUNK), |_, chunk| {
+            let range = chunk * CHUNK..len.min((chunk + 1) * CHUNK);
+            let grad = &grad[range.clone()];
+            // SAFETY: each chunk is given out once, and chunks do not overlap.
+            let value = unsafe { value.part(range.clone()) };
+            // SAFETY: as above.
+            let [first, second] = state.map(|s| s.map_or(&mut [][..], |s| unsafe { s.part(range.clone()) }));
+            match &update {
+                Update::Sgd(factors) => local::sgd(factors, value, grad),
+                Update::Momentum(factors) => local::momentum(factors, value, grad, first),
+                Update::Adam(factors) => local::adam(factors, value, grad, first, second),
             }
-            (OptimSpec::Sgd { lr, momentum, weight_decay }, [buffer, ..]) => {
-                let [lr, momentum, weight_decay] = [lr, momentum, weight_decay].map(T::from_f64);
-                local::momentum(lr, momentum, weight_decay, value, grad, buffer);
+        });
+    }
+
+    /// The factors of this step.
+    fn update(&self) -> Update<T> {
+        match self.spec {
+            OptimSpec::Sgd { lr, momentum, weight_decay } => {
+                let [lr, factor, weight_decay] = [lr, momentum, weight_decay].map(T::from_f64);
+                let factors = local::SgdFactors { lr, momentum: factor, weight_decay };
+                if momentum == 0.0 { Update::Sgd(factors) } else { Update::Momentum(factors) }
             }
-            (OptimSpec::Adam { lr, beta1, beta2, eps, weight_decay }, [m, v, ..]) => {
+            OptimSpec::Adam { lr, beta1, beta2, eps, weight_decay } => {
                 let t = self.steps as i32;
-                let factors = local::AdamFactors {
+                Update::Adam(local::AdamFactors {
                     weight_decay: T::from_f64(weight_decay),
                     one_minus_beta1: T::from_f64(1.0 - beta1),
                     beta2: T::from_f64(beta2),
@@ -101,10 +134,8 @@ impl<T: Float> Optimizer<T> {
                     minus_step: T::from_f64(-lr / (1.0 - beta1.powi(t))),
                     root_correction: T::from_f64((1.0 - beta2.powi(t)).sqrt()),
                     eps: T::from_f64(eps),
-                };
-                local::adam(&factors, value, grad, m, v);
+                })
             }
-            (OptimSpec::Adam { .. }, _) => unreachable!("Adam's state has two vectors a parameter"),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{OptimSpec, Optimizer, reference};
 use crate::Float;
 use crate::testing::{distance, normals, widen};
+use shardmark_host::SOLO;
 
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 0.1, momentum: 0.9, weight_decay: 0.01 };
 const PLAIN: OptimSpec = OptimSpec::Sgd { lr: 0.1, momentum: 0.0, weight_decay: 0.0 };
@@ -52,7 +53,7 @@ fn follows_torch<T: Float>() {
         let mut p = narrow::<T>(&START);
         for gradient in GRADIENTS {
             optimizer.begin_step();
-            optimizer.step(0, &mut p, &narrow(&gradient));
+            optimizer.step(&SOLO, 0, &mut p, &narrow(&gradient));
         }
         // Three steps of a few roundings each on values up to 2.
         assert!(distance(&widen(&p), &value) <= 8.0 * T::EPSILON, "{spec:?}");
@@ -79,7 +80,7 @@ fn many_steps_agree_with_the_reference() {
             let gradient = normals(37, 100 + u64::from(t));
             reference::step(&spec, t, &mut expected, &gradient, &mut state);
             optimizer.begin_step();
-            optimizer.step(0, &mut p, &gradient);
+            optimizer.step(&SOLO, 0, &mut p, &gradient);
         }
         assert!(distance(&p, &expected) < 1e-12, "{spec:?} differs by {:e}", distance(&p, &expected));
     }
@@ -97,11 +98,11 @@ fn chunks_and_order_change_no_bit() {
         for t in 0..5 {
             let gradient = narrow::<f32>(&normals(len, 10 + t));
             one.begin_step();
-            one.step(0, &mut whole, &gradient);
+            one.step(&SOLO, 0, &mut whole, &gradient);
             many.begin_step();
             for i in (0..lens.len()).rev() {
                 let range = cuts[i]..cuts[i + 1];
-                many.step(i, &mut pieces[range.clone()], &gradient[range]);
+                many.step(&SOLO, i, &mut pieces[range.clone()], &gradient[range]);
             }
         }
         assert_eq!(whole, pieces, "{spec:?}");
@@ -125,7 +126,7 @@ fn a_restored_optimizer_continues_with_the_same_bits() {
                     optimizer = fresh;
                 }
                 optimizer.begin_step();
-                optimizer.step(0, &mut p, &narrow(&normals(20, 50 + t)));
+                optimizer.step(&SOLO, 0, &mut p, &narrow(&normals(20, 50 + t)));
             }
             p
         };

@@ -4,10 +4,14 @@
 //! `o*s - p .. o*s - p + K`. Average pooling divides by the full window, padding included (as PyTorch's
 //! `count_include_pad`); max pooling pads with -inf, and the first maximum in the order `d, h, w` takes the gradient.
 //!
+//! Asked to, the gradient goes on through the leaky ReLU that gave the inputs: their sign tells its derivative, and the
+//! large tensor is written once.
+//!
 //! Average: `y[o] = 1/taps * sum_t x[o*s - p + t]`, `dx[i] = 1/taps * sum over the outputs o that read i of dy[o]`; the owner
 //! of an input gathers. Max: `dx[argmax(o)] += dy[o]`; the owner of an output scatters, since it has the inputs.
 
 mod local;
+mod max;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -66,40 +70,58 @@ impl Pool {
 }
 
 /// [`Pool`] on a rank.
-#[derive(Debug)]
-pub struct PoolLayer {
+pub struct PoolLayer<T> {
     spec: Pool,
+    /// Slope of the leaky ReLU below that the gradient goes on through.
+    slope: Option<T>,
+    scratch: local::Scratch<T>,
+    winners: max::Scratch<T>,
 }
 
-impl PoolLayer {
+impl<T: Float> PoolLayer<T> {
     /// The layer of a spec.
     pub fn new(spec: Pool) -> Self {
-        PoolLayer { spec }
+        PoolLayer { spec, slope: None, scratch: local::Scratch::default(), winners: max::Scratch::default() }
     }
 }
 
-impl<T: Float> Layer<T> for PoolLayer {
-    fn forward(&mut self, _env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
-        match self.spec.mode {
-            PoolMode::Average => local::forward::<T, local::Mean>(&self.spec, x, y, part),
-            PoolMode::Max => local::forward::<T, local::Max>(&self.spec, x, y, part),
+impl<T: Float> Layer<T> for PoolLayer<T> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        let Self { spec, scratch, .. } = self;
+        match spec.mode {
+            PoolMode::Average => local::forward::<T, local::Mean>(env.team, spec, x, y, part, scratch),
+            PoolMode::Max => local::forward::<T, local::Max>(env.team, spec, x, y, part, scratch),
         }
         Ok(())
     }
 
     fn backward_data(
         &mut self,
-        _env: &Env,
+        env: &Env,
         x: &Block<T>,
         _y: &Block<T>,
         dy: &Block<T>,
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        match self.spec.mode {
-            PoolMode::Average => local::gather_average(&self.spec, dy, dx, part),
-            PoolMode::Max => local::scatter_max(&self.spec, x, dy, dx, part),
+        let Self { spec, slope, scratch, winners } = self;
+        match spec.mode {
+            PoolMode::Average => {
+                local::gather_average(env.team, spec, dy, slope.map(|slope| (slope, x)), dx, part, scratch);
+            }
+            PoolMode::Max => {
+                max::scatter(env.team, (spec, slope.unwrap_or(T::ONE)), x, dy, dx, part, winners);
+            }
         }
         Ok(())
+    }
+
+    fn fuse_input_derivative(&mut self, slope: T) -> bool {
+        // Where windows overlap, an input's contributions may come from several ranks, and their sum goes through.
+        let alone = !self.spec.windows.iter().any(max::overlap);
+        if self.spec.mode == PoolMode::Average || alone {
+            self.slope = Some(slope);
+        }
+        self.slope.is_some()
     }
 }

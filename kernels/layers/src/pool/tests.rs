@@ -1,6 +1,7 @@
 //! Pools against the reference, exactly, however outputs are split over ranks and into boxes; finite differences.
 
-use super::{Pool, PoolLayer, PoolMode, local, reference};
+use super::{Pool, PoolLayer, PoolMode, reference};
+use crate::activation::{LeakyRelu, LeakyReluLayer};
 use crate::testing::{alone, blocks, cut, differences, distance, integers, interior_and_sides, normals, widen};
 use crate::{Float, Layer};
 use shardmark_partition::{Dim, Region, Shape, Window};
@@ -96,10 +97,8 @@ fn backward_is_exact<T: Float>() {
                 for own in blocks(out, parts) {
                     let region = reach(pool, &own, false);
                     let (x, dy) = (cut(shape, &x, region, pool.border::<T>()), cut(out, &dy, own, T::ZERO));
-                    let mut block = Block::zeros(region);
-                    for part in interior_and_sides(&own) {
-                        layer.backward_data(&alone(), &x, &dy, &dy, &mut block, &part).unwrap();
-                    }
+                    let mut block = Block::from_fn(region, |_| T::from_f64(7.0));
+                    layer.backward_data(&alone(), &x, &dy, &dy, &mut block, &own).unwrap();
                     let inside = region.intersect(&Region::full(shape));
                     dx.add(&inside, &block.pack(&inside));
                     let padding = block.region().minus(&inside);
@@ -147,7 +146,7 @@ fn the_first_maximum_takes_the_gradient_and_padding_none() {
     let own = Region::full([1, 1, 1, 2, 1]);
     let dy = Block::from_vec(own, vec![10.0, 20.0]);
     let mut dx = Block::zeros(*x.region());
-    local::scatter_max(&pool, &x, &dy, &mut dx, &own);
+    PoolLayer::new(pool).backward_data(&alone(), &x, &dy, &dy, &mut dx, &own).unwrap();
     assert_eq!(dx.data(), [0.0, 10.0, 0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
@@ -159,7 +158,7 @@ fn max_keeps_nan() {
         let mut x = Block::from_fn(all, |_| 1.0f32);
         x.data_mut()[at] = f32::NAN;
         let mut y = Block::zeros(Region::full([1; 5]));
-        local::forward::<f32, local::Max>(&pool, &x, &mut y, &Region::full([1; 5]));
+        PoolLayer::new(pool.clone()).forward(&alone(), &x, &mut y, &Region::full([1; 5])).unwrap();
         assert!(y.data()[0].is_nan());
     }
 }
@@ -171,4 +170,40 @@ fn a_rank_without_part_does_nothing() {
     let x = Block::<f32>::zeros(empty);
     layer.forward(&alone(), &x, &mut Block::zeros(empty), &empty).unwrap();
     layer.backward_data(&alone(), &x, &x, &x, &mut Block::zeros(empty), &empty).unwrap();
+}
+
+#[test]
+fn a_gradient_through_the_activation_below_has_the_bits_of_two_passes() {
+    let (shape, slope) = ([2, 9, 7, 8, 17], 0.25f32);
+    for mode in BOTH {
+        for windows in windows() {
+            let pool = Pool { mode, windows };
+            let all = Region::full(shape);
+            let mut y = cut(
+                shape,
+                &normals(all.len(), 1),
+                reach(&pool, &Region::full(out_shape(&pool, shape)), false).hull(&all),
+                0.0f32,
+            );
+            y.fill_outside(&all, pool.border());
+            let out = Region::full(out_shape(&pool, shape));
+            let dy = cut(out.shape(), &normals(out.len(), 2), reach(&pool, &all, true).hull(&out), 0.0f32);
+            let part = if mode == PoolMode::Max { out } else { all };
+            let gradient = |fused: bool| {
+                let mut layer = PoolLayer::new(pool.clone());
+                let fused = fused && layer.fuse_input_derivative(slope);
+                let mut dx = Block::zeros(*y.region());
+                layer.backward_data(&alone(), &y, &dy, &dy, &mut dx, &part).unwrap();
+                if !fused {
+                    LeakyReluLayer::new(LeakyRelu { slope: f64::from(slope) })
+                        .backward_in_place(&alone(), &y, &y, &mut dx, &all)
+                        .unwrap();
+                }
+                (dx.pack(&all), fused)
+            };
+            let ((one, fused), (two, _)) = (gradient(true), gradient(false));
+            assert_eq!(one, two, "{pool:?}");
+            assert_eq!(fused, mode == PoolMode::Average || windows.iter().all(|w| w.kernel <= w.stride));
+        }
+    }
 }

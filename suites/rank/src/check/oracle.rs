@@ -95,10 +95,10 @@ pub fn run<T: Float>(
     let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();
-    let first = trainer.gradients(input.clone(), &target)?;
+    let loss = trainer.gradients(input.clone(), &target)?;
     let counts = counted.counts();
-    let mut tensors = vec![("loss".into(), vec![first.loss])];
-    let output = gather_prediction(comm, plan, &first.prediction)?;
+    let mut tensors = vec![("loss".into(), vec![loss])];
+    let output = gather_prediction(comm, plan, trainer.prediction())?;
     tensors.push(("output".into(), output.into_iter().map(T::to_f64).collect()));
     let named = |kind: &str, name: String, values: Vec<T>| {
         (format!("{kind} {name}"), values.into_iter().map(T::to_f64).collect())
