@@ -40,7 +40,6 @@ static ALLOCATOR: Counting = Counting;
 
 // The one test of this program: others would be counted.
 #[test]
-#[ignore = "convolutions list their taps anew when they pack weights for the data gradient"]
 fn the_third_step_allocates_nothing() {
     let adam = OptimSpec::Adam { lr: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 };
     let mut counts = Vec::new();

@@ -78,6 +78,14 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
         Ok(())
     }
 
+    fn fuse_activation(&mut self, slope: T) -> bool {
+        let fits = slope >= T::ZERO && slope <= T::ONE;
+        if fits {
+            self.local.set_slope(slope);
+        }
+        fits
+    }
+
     fn backward_params(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
         self.local.backward_weight(env.team, x, dy, part, &mut self.params[0].grad);
         if let Some(bias) = self.params.get_mut(1) {

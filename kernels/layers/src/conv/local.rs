@@ -83,13 +83,15 @@ impl<T: Real> Local<T> {
         let [_, kh, kw] = windows.map(|w| w.kernel);
         let blocks = Blocks { channels: c, lanes: self.kernels.lanes };
         self.backward.resize_with(windows.iter().map(|w| w.stride).product(), Packed::default);
+        let offsets = &mut self.rows;
         for (q, packed) in classes(&windows).zip(&mut self.backward) {
             let taps = |i: usize| (0..q[i].taps).rev().map(move |t| q[i].first + t * windows[i].stride);
-            let offsets: Vec<usize> = taps(0)
-                .flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k)))
-                .collect();
+            offsets.clear();
+            offsets.extend(
+                taps(0).flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k))),
+            );
             let inputs = Inputs { rows: offsets.len() / q[2].taps.max(1), taps: q[2].taps, channels: k, dense_w: true };
-            packed.fill_columns(team, blocks, inputs, &offsets, weight);
+            packed.fill_columns(team, blocks, inputs, offsets, weight);
         }
     }
 
