@@ -7,7 +7,7 @@ use crate::exchange::{Arrival, Pending, finish, post};
 use crate::stage::{Boxes, Stage};
 use crate::trainer::{Reduction, Trainer};
 use shardmark_comm::{CommExt, ReduceOp};
-use shardmark_layers::Float;
+use shardmark_layers::{Float, Param};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
 use std::sync::Arc;
@@ -128,14 +128,7 @@ impl<T: Float> Trainer<'_, T> {
         self.pool.give(dy);
         if self.comm.size() > 1 {
             let start = Instant::now();
-            let params = self.layers[i].params();
-            let mut bucket = self.pool.stale_vec(params.iter().map(|p| p.grad.len()).sum());
-            let mut rest = bucket.as_mut_slice();
-            for param in params {
-                let (part, tail) = rest.split_at_mut(param.grad.len());
-                part.copy_from_slice(&param.grad);
-                rest = tail;
-            }
+            let bucket = take_gradients(self.layers[i].params_mut());
             let request = self.comm.iallreduce_vec::<T>(bucket, ReduceOp::Sum)?;
             self.comm.progress()?;
             lap(start, &mut self.clock.phases.grad_exposed);
@@ -150,17 +143,34 @@ impl<T: Float> Trainer<'_, T> {
         for Reduction { layer, request, started } in reductions.drain(..) {
             let start = Instant::now();
             let bucket = self.comm.wait_vec::<T>(request)?;
-            let mut rest = bucket.as_slice();
-            for param in self.layers[layer].params_mut() {
-                let (grad, tail) = rest.split_at(param.grad.len());
-                param.grad.copy_from_slice(grad);
-                rest = tail;
-            }
-            self.pool.give_vec(bucket);
+            give_gradients(self.layers[layer].params_mut(), bucket);
             lap(start, &mut self.clock.phases.grad_exposed);
             lap(started, &mut self.clock.phases.grad_total);
         }
         self.reductions = reductions;
         Ok(())
     }
+}
+
+/// The gradients of a layer as one payload: the first one's memory, which the others are appended to. The first is the
+/// weight, beside which the others are small, so almost nothing is copied.
+fn take_gradients<T: Float>(params: &mut [Param<T>]) -> Vec<T> {
+    let Some((first, others)) = params.split_first_mut() else { return Vec::new() };
+    let mut bucket = std::mem::take(&mut first.grad);
+    bucket.reserve_exact(others.iter().map(|p| p.grad.len()).sum());
+    others.iter().for_each(|p| bucket.extend_from_slice(&p.grad));
+    bucket
+}
+
+/// Undoes [`take_gradients`].
+fn give_gradients<T: Float>(params: &mut [Param<T>], mut bucket: Vec<T>) {
+    let Some((first, others)) = params.split_first_mut() else { return };
+    let mut at = first.value.len();
+    for param in others {
+        let end = at + param.grad.len();
+        param.grad.copy_from_slice(&bucket[at..end]);
+        at = end;
+    }
+    bucket.truncate(first.value.len());
+    first.grad = bucket;
 }

@@ -5,7 +5,7 @@ use shardmark_tensor::{Block, Real};
 use std::collections::BTreeMap;
 
 /// Freed buffers by length. A step asks for the same lengths as the step before, so after the first one nothing is
-/// allocated for blocks and gradient buckets.
+/// allocated for blocks.
 pub(crate) struct Pool<T> {
     shelves: BTreeMap<usize, Shelf<T>>,
     lent: usize,
