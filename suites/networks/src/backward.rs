@@ -77,8 +77,11 @@ impl<T: Float> Trainer<'_, T> {
         // Scattering layers write all of it, gathering ones all that is owned.
         let mut dx = self.pool.stale(stage.dx_block);
         let Boxes { first, rest } = &stage.inputs;
-        if rest.is_empty() || !first.is_empty() {
-            self.run_backward(i, dy, &mut dx, first)?;
+        for (n, part) in first.iter().enumerate() {
+            if n > 0 {
+                self.look()?;
+            }
+            self.run_backward(i, dy, &mut dx, part)?;
         }
         if let Some(pending) = pending {
             finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.clock.phases)?;

@@ -66,8 +66,11 @@ impl<T: Float> Trainer<'_, T> {
             None => None,
         };
         let Boxes { first, rest } = &stage.outputs;
-        if rest.is_empty() || !first.is_empty() {
-            self.run_forward(i, x, &mut y, first)?;
+        for (n, part) in first.iter().enumerate() {
+            if n > 0 {
+                self.look()?;
+            }
+            self.run_forward(i, x, &mut y, part)?;
         }
         if let Some(pending) = pending {
             finish(self.comm, pending, x, Arrival::Overwrite, &mut self.clock.phases)?;
@@ -76,6 +79,16 @@ impl<T: Float> Trainer<'_, T> {
             self.run_forward(i, x, &mut y, side)?;
         }
         Ok(y)
+    }
+
+    /// Advances the messages under way.
+    pub(crate) fn look(&mut self) -> Result<(), TrainError> {
+        let start = Instant::now();
+        self.comm.progress()?;
+        let phases = &mut self.clock.phases;
+        let exposed = if self.reductions.is_empty() { &mut phases.halo_exposed } else { &mut phases.grad_exposed };
+        lap(start, exposed);
+        Ok(())
     }
 
     fn run_forward(&mut self, i: usize, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
