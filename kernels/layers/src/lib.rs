@@ -19,6 +19,7 @@ pub mod optim;
 pub mod pool;
 #[cfg(test)]
 mod shared_tests;
+mod problem;
 mod simd;
 pub mod spec;
 #[cfg(test)]
