@@ -17,9 +17,9 @@ pub mod loss;
 pub mod norm;
 pub mod optim;
 pub mod pool;
+mod problem;
 #[cfg(test)]
 mod shared_tests;
-mod problem;
 mod simd;
 pub mod spec;
 #[cfg(test)]
