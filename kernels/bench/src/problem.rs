@@ -1,16 +1,34 @@
 //! One layer, or one optimizer, as a line of text.
 
-use crate::{Amount, Fields, Pass, ProblemError};
-use shardmark_layers::activation::LeakyRelu;
-use shardmark_layers::conv::{Conv, ConvTranspose};
-use shardmark_layers::dense::Dense;
-use shardmark_layers::norm::BatchNorm;
+use crate::{Amount, Pass};
+use shardmark_layers::conv::ConvTranspose;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_layers::pool::{Pool, PoolMode};
 use shardmark_layers::{GradientHalo, Op};
-use shardmark_partition::{AxisSet, SPATIAL, Shape, Window};
+use shardmark_partition::Shape;
+use shardmark_problem::{Fields, LayerLine, LineError};
 use std::fmt;
 use std::str::FromStr;
+
+/// Why a line is not a problem, or cannot be timed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProblemError {
+    /// The line does not parse.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// The pass is unknown or the problem has none of the kind.
+    #[error("pass of `{line}`: expected one of {expected}, got {got}; name another pass")]
+    Pass {
+        /// The line.
+        line: String,
+        /// The passes of this problem.
+        expected: String,
+        /// What was asked for.
+        got: String,
+    },
+    /// The layer does not fit its input.
+    #[error(transparent)]
+    Spec(#[from] shardmark_layers::SpecError),
+}
 
 /// A problem: what is computed, on what sizes, and the line that says so.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,16 +71,6 @@ pub enum Work {
         len: usize,
     },
 }
-
-const WINDOWED: [&str; 8] = ["n", "c", "k", "in", "kernel", "stride", "pad", "first"];
-const DENSE: [&str; 4] = ["n", "c", "k", "first"];
-const POOLED: [&str; 6] = ["n", "c", "in", "kernel", "stride", "pad"];
-const POINTWISE: [&str; 3] = ["n", "c", "in"];
-const OPTIMIZER: [&str; 1] = ["len"];
-
-/// The first words, for the error that tells them.
-const NAMES: &str = "conv2d, conv3d, conv_transpose2d, conv_transpose3d, dense, pool_avg2d, pool_avg3d, pool_max2d, \
-                     pool_max3d, batch_norm, leaky_relu, adam, sgd";
 
 impl Problem {
     /// The passes that a bench times one by one.
@@ -138,117 +146,34 @@ impl FromStr for Problem {
 
     fn from_str(line: &str) -> Result<Self, ProblemError> {
         let line = line.trim();
-        let name = line.split_whitespace().next().unwrap_or("nothing");
-        let work = match name {
-            "conv2d" => conv(line, 2)?,
-            "conv3d" => conv(line, 3)?,
-            "conv_transpose2d" => transposed(line, 2)?,
-            "conv_transpose3d" => transposed(line, 3)?,
-            "dense" => dense(line)?,
-            "pool_avg2d" => pool(line, 2, PoolMode::Average)?,
-            "pool_avg3d" => pool(line, 3, PoolMode::Average)?,
-            "pool_max2d" => pool(line, 2, PoolMode::Max)?,
-            "pool_max3d" => pool(line, 3, PoolMode::Max)?,
-            "batch_norm" => pointwise(line, |channels| {
-                Op::Norm(BatchNorm { channels, eps: 1e-5, momentum: 0.1, group: AxisSet::NONE })
-            })?,
-            "leaky_relu" => pointwise(line, |_| Op::LeakyRelu(LeakyRelu { slope: 0.01 }))?,
-            "adam" => {
+        let work = match line.split_whitespace().next() {
+            Some("adam") => {
                 let spec = OptimSpec::Adam { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 };
                 update(line, spec)?
             }
-            "sgd" => update(line, OptimSpec::Sgd { lr: 1e-3, momentum: 0.0, weight_decay: 0.0 })?,
-            _ => {
-                return Err(ProblemError::Layer { line: line.into(), expected: NAMES.into(), got: name.into() });
-            }
+            Some("sgd") => update(line, OptimSpec::Sgd { lr: 1e-3, momentum: 0.0, weight_decay: 0.0 })?,
+            _ => layer(line)?,
         };
         Ok(Problem { work, line: line.to_string() })
     }
 }
 
-fn conv(line: &str, dims: usize) -> Result<Work, ProblemError> {
-    let fields = Fields::split(line, &WINDOWED)?;
-    let op =
-        Op::Conv(Conv { c: fields.count("c")?, k: fields.count("k")?, windows: windows(&fields, dims)?, bias: false });
-    layer(op, input(&fields, Some(dims))?, fields.flag("first")?)
-}
-
-fn transposed(line: &str, dims: usize) -> Result<Work, ProblemError> {
-    let fields = Fields::split(line, &WINDOWED)?;
-    let conv = ConvTranspose { c: fields.count("c")?, k: fields.count("k")?, windows: windows(&fields, dims)? };
-    let x = input(&fields, Some(dims))?;
-    let y = conv.out_shape(x);
-    if y.contains(&0) {
-        return Err(fields.error("pad", "a padding that leaves an output", fields.text("pad")));
-    }
-    Ok(Work::Transposed { conv, x, y, first: fields.flag("first")? })
-}
-
-fn dense(line: &str) -> Result<Work, ProblemError> {
-    let fields = Fields::split(line, &DENSE)?;
-    let (c, k) = (fields.count("c")?, fields.count("k")?);
-    let op = Op::Dense(Dense { c, k, bias: true, bias_init: 0.0 });
-    layer(op, [fields.count("n")?, 1, 1, 1, c], fields.flag("first")?)
-}
-
-fn pool(line: &str, dims: usize, mode: PoolMode) -> Result<Work, ProblemError> {
-    let fields = Fields::split(line, &POOLED)?;
-    let op = Op::Pool(Pool { mode, windows: windows(&fields, dims)? });
-    layer(op, input(&fields, Some(dims))?, false)
-}
-
-fn pointwise(line: &str, op: impl FnOnce(usize) -> Op) -> Result<Work, ProblemError> {
-    let fields = Fields::split(line, &POINTWISE)?;
-    let x = input(&fields, None)?;
-    layer(op(x[4]), x, false)
-}
-
 fn update(line: &str, optimizer: OptimSpec) -> Result<Work, ProblemError> {
-    Ok(Work::Update { optimizer, len: Fields::split(line, &OPTIMIZER)?.count("len")? })
+    Ok(Work::Update { optimizer, len: Fields::split(line, &["len"])?.count("len")? })
 }
 
-fn layer(op: Op, x: Shape, first: bool) -> Result<Work, ProblemError> {
+fn layer(line: &str) -> Result<Work, ProblemError> {
+    let layer: LayerLine = line.parse().map_err(|error| match error {
+        LineError::Layer { line, expected, got } => {
+            LineError::Layer { line, expected: format!("{expected}, adam, sgd"), got }
+        }
+        other => other,
+    })?;
+    let (x, first) = (layer.x, layer.first);
+    let Some(op) = Op::of_line(&layer) else {
+        let conv = ConvTranspose { c: x[4], k: layer.k, windows: layer.windows };
+        return Ok(Work::Transposed { conv, x, y: layer.output(), first });
+    };
     let y = op.out_shape(x)?;
     Ok(Work::Layer { op, x, y, first })
-}
-
-/// The input of a line: `n`, `c`, and `in` with an extent a dimension (any number of dimensions if `None`).
-fn input(fields: &Fields, dims: Option<usize>) -> Result<Shape, ProblemError> {
-    let extents = fields.list("in");
-    if extents.len() > SPATIAL.len() || dims.is_some_and(|dims| dims != extents.len()) {
-        return Err(per_dim_error(fields, "in"));
-    }
-    let mut x = [fields.count("n")?, 1, 1, 1, fields.count("c")?];
-    for (extent, text) in x[4 - extents.len()..4].iter_mut().zip(extents) {
-        *extent = fields.number("in", text, 1)?;
-    }
-    Ok(x)
-}
-
-/// Windows whose sizes are written once for all dimensions or once for each.
-fn windows(fields: &Fields, dims: usize) -> Result<[Window; 3], ProblemError> {
-    let per_dim = |key| {
-        let parts = fields.list(key);
-        match parts.len() {
-            1 => Ok(vec![parts[0]; dims]),
-            n if n == dims => Ok(parts),
-            _ => Err(per_dim_error(fields, key)),
-        }
-    };
-    let (kernel, stride, pad) = (per_dim("kernel")?, per_dim("stride")?, per_dim("pad")?);
-    let mut windows = [Window::POINT; 3];
-    for (i, window) in windows[SPATIAL.len() - dims..].iter_mut().enumerate() {
-        let (before, after) = pad[i].split_once(':').unwrap_or((pad[i], pad[i]));
-        *window = Window {
-            kernel: fields.number("kernel", kernel[i], 1)?,
-            stride: fields.number("stride", stride[i], 1)?,
-            pad: fields.number("pad", before, 0)?,
-            pad_after: fields.number("pad", after, 0)?,
-        };
-    }
-    Ok(windows)
-}
-
-fn per_dim_error(fields: &Fields, key: &str) -> ProblemError {
-    fields.error(key, "one value for each dimension, joined by x", fields.text(key))
 }

@@ -17,6 +17,7 @@ pub mod loss;
 pub mod norm;
 pub mod optim;
 pub mod pool;
+mod problem;
 #[cfg(test)]
 mod shared_tests;
 mod simd;

@@ -65,6 +65,10 @@ const NOT_THE_PROBLEM: [&str; 12] = [
 
 /// Settings that name a problem even if all problems of a page share them.
 const TITLE: [&str; 5] = ["workload", "net", "width", "norm", "batch"];
+/// The same for a single layer, an allreduce and a halo.
+const LAYER: [&str; 2] = ["workload", "batch"];
+const ALLREDUCE: [&str; 2] = ["workload", "bytes"];
+const HALO: [&str; 4] = ["workload", "width", "channels", "batch"];
 
 impl Problem {
     /// The problem of a record.
@@ -85,17 +89,37 @@ impl Problem {
         Problem { mode, source: record.source, settings }
     }
 
+    /// The layer of a single-layer workload, in words.
+    pub fn layer(&self) -> Option<String> {
+        Some(self.settings.get("workload")?.strip_prefix("layer:")?.replace('/', " "))
+    }
+
+    /// Whether it is communication alone.
+    pub fn is_bare(&self) -> bool {
+        self.settings.get("workload").is_some_and(|workload| workload.starts_with("comm:"))
+    }
+
+    /// The settings that name it.
+    fn names(&self) -> &'static [&'static str] {
+        match self.settings.get("workload").map(String::as_str) {
+            Some("comm:allreduce") => &ALLREDUCE,
+            Some("comm:halo") => &HALO,
+            Some(workload) if workload.starts_with("layer:") => &LAYER,
+            _ => &TITLE,
+        }
+    }
+
     /// The line above a table: the naming settings, and those that differ from `others`.
     pub fn title(&self, others: &[&Problem]) -> String {
         let differs = |key: &str| others.iter().any(|other| other.settings.get(key) != self.settings.get(key));
         let mut words = Vec::new();
-        for key in TITLE {
+        for &key in self.names() {
             if let Some(value) = self.settings.get(key) {
                 words.push(if key == "workload" { value.clone() } else { format!("{key}={value}") });
             }
         }
         for (key, value) in &self.settings {
-            if !TITLE.contains(&key.as_str()) && (key == "transport" || differs(key)) {
+            if !self.names().contains(&key.as_str()) && (key == "transport" || differs(key)) {
                 words.push(format!("{key}={value}"));
             }
         }
@@ -110,7 +134,8 @@ impl Problem {
     /// A name for a legend with one entry, such as `cosmoflow 128³`.
     pub fn name(&self) -> String {
         let text = |key: &str| self.settings.get(key).map_or("", String::as_str);
-        format!("{} {}", text("workload"), cube(text("width"))).trim().to_owned()
+        let width = if self.names().contains(&"width") { cube(text("width")) } else { String::new() };
+        format!("{} {width}", text("workload").replace('/', " ")).trim().to_owned()
     }
 
     /// The shortest text that tells this problem from the `others` in a legend; empty if there is nothing to tell.
@@ -125,7 +150,8 @@ impl Problem {
             }
             let value = own.map_or("-", String::as_str);
             words.push(match key {
-                "workload" | "transport" => value.to_owned(),
+                "workload" => value.replace('/', " "),
+                "transport" => value.to_owned(),
                 "width" => cube(value),
                 _ => format!("{key} {value}"),
             });

@@ -30,6 +30,8 @@ pub struct Row {
     pub exposed: Option<f64>,
     /// Samples a second, over all ranks.
     pub throughput: Option<f64>,
+    /// Bytes a second that the busiest rank gives to communication, where nothing else is timed.
+    pub bandwidth: Option<f64>,
     /// Ranks of the baseline.
     pub baseline: Option<usize>,
 }
@@ -88,8 +90,20 @@ fn row(record: &Record, timing: Option<Timing>) -> Row {
         efficiency: None,
         exposed: timing.and_then(|timing| Some(timing.exposed? / timing.step)),
         throughput: batch.zip(step).map(|(batch, step)| batch / step),
+        bandwidth: timing.and_then(|timing| Some(step_bytes(record)? / timing.step)),
         baseline: None,
     }
+}
+
+/// Payload bytes of one timed step that the busiest rank sends, or contributes to a collective, in bare communication.
+fn step_bytes(record: &Record) -> Option<f64> {
+    let steps = record.samples.warmup.iter().filter(|&&warmup| !warmup).count();
+    let traffic = &record.traffic;
+    let of_rank = |row: &Vec<u64>| -> u64 {
+        row.iter().zip(&traffic.operations).filter(|(_, operation)| *operation != "recv").map(|(bytes, _)| bytes).sum()
+    };
+    let busiest = traffic.bytes.iter().map(of_rank).max()?;
+    (Problem::of(record).is_bare() && steps > 0).then(|| busiest as f64 / steps as f64)
 }
 
 /// Ranks and seconds of the result on the fewest ranks, the fastest of them.

@@ -41,6 +41,8 @@ pub fn table(frame: &Frame, format: Format) -> String {
     }
 }
 
+/// The column that shows GB/s for bare communication: bytes that the busiest rank gives to it, in 10^9 a second.
+const SAMPLES: &str = "samples/s";
 const HEADER: [&str; 13] = [
     "ranks",
     "grid",
@@ -52,7 +54,7 @@ const HEADER: [&str; 13] = [
     "speed-up",
     "efficiency [%]",
     "comm. [%]",
-    "samples/s",
+    SAMPLES,
     "memory [GiB]",
     "notes",
 ];
@@ -61,11 +63,13 @@ const HEADER: [&str; 13] = [
 const WORDS: [usize; 3] = [1, 5, 12];
 
 /// A section for each problem, then the files that could not be read.
-fn pages(frame: &Frame, page: fn(&str, &[Vec<String>]) -> String) -> String {
+fn pages(frame: &Frame, page: fn(&str, &[String], &[Vec<String>]) -> String) -> String {
     let mut out = String::new();
     let problems: Vec<&Problem> = frame.rows.iter().map(|row| &row.problem).collect();
     let pairs: Vec<(&Row, &Record)> = frame.rows.iter().zip(&frame.records).collect();
     for group in pairs.chunk_by(|a, b| a.0.problem == b.0.problem) {
+        let bare = group[0].0.problem.is_bare();
+        let header = HEADER.map(|name| if bare && name == SAMPLES { "GB/s" } else { name }.to_owned()).to_vec();
         let rows: Vec<Vec<String>> = group.iter().map(|(row, record)| cells(row, record)).collect();
         if !out.is_empty() {
             out.push('\n');
@@ -74,7 +78,7 @@ fn pages(frame: &Frame, page: fn(&str, &[Vec<String>]) -> String) -> String {
         if let Some(base) = group.iter().find_map(|(row, _)| row.baseline).filter(|&ranks| ranks > 1) {
             let _ = write!(title, ", against {base} ranks");
         }
-        out += &page(&title, &rows);
+        out += &page(&title, &header, &rows);
     }
     for message in &frame.unread {
         let _ = writeln!(out, "\nnot read: {message}");
@@ -98,7 +102,7 @@ fn cells(row: &Row, record: &Record) -> Vec<String> {
         number(row.speedup, |value| format!("{value:.2}")),
         percent(row.efficiency),
         percent(row.exposed),
-        number(row.throughput, significant),
+        number(row.bandwidth.map(|rate| rate / 1e9).or(row.throughput), significant),
         number(peak_memory(record).map(|bytes| bytes as f64 / (1u64 << 30) as f64), |gib| format!("{gib:.2}")),
         notes(row, record),
     ]
@@ -125,9 +129,8 @@ fn peak_memory(record: &Record) -> Option<u64> {
     record.memory.iter().copied().max()
 }
 
-fn text_page(title: &str, rows: &[Vec<String>]) -> String {
-    let header: Vec<String> = HEADER.map(str::to_owned).to_vec();
-    let lines: Vec<&Vec<String>> = std::iter::once(&header).chain(rows).collect();
+fn text_page(title: &str, header: &[String], rows: &[Vec<String>]) -> String {
+    let lines: Vec<&[String]> = std::iter::once(header).chain(rows.iter().map(Vec::as_slice)).collect();
     let widths: Vec<usize> =
         (0..HEADER.len()).map(|c| lines.iter().map(|line| line[c].chars().count()).max().unwrap_or(0)).collect();
     let mut out = format!("{title}\n");
@@ -147,11 +150,11 @@ fn text_page(title: &str, rows: &[Vec<String>]) -> String {
     out
 }
 
-fn markdown_page(title: &str, rows: &[Vec<String>]) -> String {
+fn markdown_page(title: &str, header: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let rule = |column: usize| if WORDS.contains(&column) { "---".to_owned() } else { "---:".to_owned() };
     let mut out = format!("**{title}**\n\n");
-    out += &line(HEADER.map(str::to_owned).to_vec());
+    out += &line(header.to_vec());
     out += &line((0..HEADER.len()).map(rule).collect());
     for row in rows {
         out += &line(row.iter().map(|cell| cell.replace('|', "\\|")).collect());
@@ -162,7 +165,7 @@ fn markdown_page(title: &str, rows: &[Vec<String>]) -> String {
 fn csv(frame: &Frame) -> String {
     let mut out = String::from(
         "hash,mode,source,workload,ranks,grid,outcome,is_result,step_s,low_s,high_s,interval,n,baseline_ranks,speedup,\
-         efficiency,exposed_fraction,samples_per_s,peak_memory_bytes,check_passed,check_used,marks,message,line\n",
+         efficiency,exposed_fraction,samples_per_s,bytes_per_s,peak_memory_bytes,check_passed,check_used,marks,message,line\n",
     );
     for (row, record) in frame.rows.iter().zip(&frame.records) {
         let interval = row.interval;
@@ -188,6 +191,7 @@ fn csv(frame: &Frame) -> String {
             plain(row.efficiency),
             plain(row.exposed),
             plain(row.throughput),
+            plain(row.bandwidth),
             peak_memory(record).map_or(String::new(), |bytes| bytes.to_string()),
             check.map_or(String::new(), |check| check.passed.to_string()),
             plain(check.map(|check| check.used)),

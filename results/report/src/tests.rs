@@ -87,6 +87,25 @@ pub fn weak() -> Vec<Record> {
     records
 }
 
+/// Two layers of 1 and 4 samples; 4 ranks are more than the cores.
+pub fn layers() -> Vec<Record> {
+    let mut records = Vec::new();
+    for (layer, serial) in [("conv2d/c=3/k=64/in=224x224", 0.01), ("conv2d/c=512/k=128/in=28x28", 0.004)] {
+        for (batch, ranks) in [1, 4].into_iter().flat_map(|batch| [1, 2, 4].map(|ranks| (batch, ranks))) {
+            let settings = format!("batch={batch} grid=1x1x{ranks}x1 mode=strong transport=threads layer={serial}");
+            let seconds = serial * batch as f64 / ranks as f64 * (1.0 + 0.1 * ranks as f64);
+            let mut record = Record::example(&settings, ranks, 8, scatter(seconds));
+            record.case.settings.remove("layer");
+            record.case.settings.insert("workload".to_owned(), format!("layer:{layer}/kernel=3/stride=1/pad=1"));
+            if ranks > 2 {
+                record.marks = vec![Mark::Oversubscribed];
+            }
+            records.push(record);
+        }
+    }
+    records
+}
+
 /// Every way to end other than well, beside a result.
 fn ended() -> Vec<Record> {
     let example = |ranks: usize, grid: &str| {
@@ -156,6 +175,22 @@ fn scaling_is_against_the_fewest_ranks_that_passed() {
     };
     let frame = Frame::from_records(vec![case(1, 2.0), case(4, 2.5)]).unwrap();
     assert_eq!((frame.rows()[1].efficiency, frame.rows()[1].speedup), (Some(0.8), None));
+}
+
+#[test]
+fn bare_communication_has_a_bandwidth() {
+    let mut record = Record::example("bytes=1MiB batch=1 grid=1x2x1x1 mode=strong transport=mpi", 2, 4, |_, _, _| 0.5);
+    record.case.settings.insert("workload".to_owned(), "comm:allreduce".to_owned());
+    record.traffic.operations = vec!["recv".to_owned(), "allreduce".to_owned()];
+    record.traffic.bytes = vec![vec![7, 4_000_000_000], vec![7, 3_000_000_000]];
+    let frame =
+        Frame::from_records(vec![record, Record::example("batch=1 grid=1x1x1x1 mode=strong", 1, 4, |_, _, _| 0.5)])
+            .unwrap();
+    let bandwidths: Vec<Option<f64>> = frame.rows().iter().map(|row| row.bandwidth).collect();
+    assert!(bandwidths.contains(&Some(2e9)) && bandwidths.contains(&None), "{bandwidths:?}");
+    let text = table(&frame, Format::Text);
+    assert!(text.contains("GB/s") && text.contains("comm:allreduce bytes=1MiB transport=mpi"), "{text}");
+    assert!(text.contains(" 2.000 "), "{text}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! A case is `cosmoflow width=128 batch=1 norm=none | step | threads=1`: the 2020 network on one rank, `norm=global` with
 //! batch norm; the step is forward, loss, backward and update by SGD.
 
+use shardmark_bench::Amount;
 use shardmark_bench::server::{Request, Session};
-use shardmark_bench::{Amount, Fields, ProblemError};
 use shardmark_comm::solo;
 use shardmark_host::{HugePages, Team};
 use shardmark_layers::Op;
@@ -12,6 +12,7 @@ use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, Graph, InitScheme, NetPlan, Trainer, Variant};
 use shardmark_partition::{AxisSet, Grid};
+use shardmark_problem::{Fields, LineError};
 use shardmark_tensor::{Block, rng};
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -64,7 +65,7 @@ fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -
     Ok(())
 }
 
-fn network(line: &str) -> Result<Cosmoflow, ProblemError> {
+fn network(line: &str) -> Result<Cosmoflow, LineError> {
     let fields = Fields::split(line, &["width", "batch", "norm"])?;
     if line.split_whitespace().next() != Some("cosmoflow") {
         return Err(fields.error("network", "cosmoflow", line));

@@ -62,6 +62,8 @@ impl<T: Float> Trainer<'_, T> {
             }
         }
         self.finish_deferred(deferred.take())?;
+        // Of a lone layer; a network's is empty.
+        self.input_gradient = dy;
         lap(start, &mut self.clock.phases.backward);
         Ok(())
     }

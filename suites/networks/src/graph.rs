@@ -23,6 +23,16 @@ pub struct Graph {
     pub shapes: Vec<Shape>,
     /// Layers from this one on work on whole samples.
     pub tail: usize,
+    /// Whether it is a layer taken out of a network.
+    pub lone: Option<Lone>,
+}
+
+/// A layer out of a network: neighbours that are not there would bring its input without a halo and its output's
+/// gradient, and nothing is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lone {
+    /// Whether there would be a layer below, which wants the input's gradient.
+    pub input_gradient: bool,
 }
 
 /// Why a network cannot be built.
@@ -76,7 +86,17 @@ impl Graph {
                 names: nodes[..last].iter().map(|n| n.name.as_str()).chain(["flatten"]).collect::<Vec<_>>().join(", "),
             })?,
         };
-        Ok(Graph { name: name.to_string(), nodes, shapes, tail })
+        Ok(Graph { name: name.to_string(), nodes, shapes, tail, lone: None })
+    }
+
+    /// One layer on an input of `shape`.
+    ///
+    /// # Errors
+    /// When the layer does not fit the input.
+    pub fn layer(op: Op, shape: Shape, input_gradient: bool) -> Result<Self, GraphError> {
+        let name = op.kind().to_string();
+        let graph = Graph::chain(&name, shape, vec![Node { name: name.clone(), op }], None)?;
+        Ok(Graph { lone: Some(Lone { input_gradient }), ..graph })
     }
 
     /// Shape of the input.

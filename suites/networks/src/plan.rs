@@ -37,7 +37,7 @@ pub struct LayerPlan {
     pub scatter: Option<Transfer>,
     /// Moves the input gradient back to the producer's distribution.
     pub grad_redistribute: Option<Transfer>,
-    /// Whether the input gradient is needed at all; the first layer's is not.
+    /// Whether the input gradient is needed at all; a network's first layer's is not.
     pub needs_dx: bool,
 }
 
@@ -126,7 +126,7 @@ impl NetPlan {
         let op = &self.graph.nodes[i].op;
         let (x, y) = (self.graph.shapes[i], self.graph.shapes[i + 1]);
         let (dist, windows) = (self.dist(i), op.windows());
-        let needs_dx = i > 0;
+        let needs_dx = i > 0 || self.graph.lone.is_some_and(|lone| lone.input_gradient);
         let key = |leg: Leg| (i * 8 + leg as usize) as u32;
         let own_x = Cover::own(x, dist);
         // A flatten layer has no window that maps its channels to space; it reads what it owns.
@@ -188,11 +188,11 @@ impl NetPlan {
     }
 
     /// Region of the block that the gradient of layer `i`'s input is computed in: as the layer below wants it, unless it is
-    /// moved before.
+    /// moved before or there is none.
     pub fn dx_block(&self, i: usize, at: &Coords) -> Region {
         let lp = self.layer(i);
         let own = lp.dx_block(&self.grid, at);
-        if lp.grad_redistribute.is_some() { own } else { own.hull(&self.dy_block(i - 1, at)) }
+        if i == 0 || lp.grad_redistribute.is_some() { own } else { own.hull(&self.dy_block(i - 1, at)) }
     }
 
     /// Region of the block in which the gradient of layer `i`'s output reaches the layer.
@@ -209,8 +209,8 @@ impl NetPlan {
         Cover::own(self.graph.output(), self.dist(self.graph.nodes.len() - 1)).region(&self.grid, at)
     }
 
-    /// Whether layer `i`'s halo is read with the input instead of exchanged: only the network's input comes from files.
+    /// Whether layer `i`'s halo is read with the input instead of exchanged: only a network's input comes from files.
     pub fn input_brings_halo(&self, i: usize) -> bool {
-        i == 0
+        i == 0 && self.graph.lone.is_none()
     }
 }

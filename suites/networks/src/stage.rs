@@ -18,7 +18,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    fn new(transfer: &Transfer, grid: &Grid, at: &Coords) -> Self {
+    /// A transfer on the rank at `at`.
+    pub fn new(transfer: &Transfer, grid: &Grid, at: &Coords) -> Self {
         Route {
             key: transfer.key,
             recvs: transfer.recvs(grid, at).collect(),

@@ -261,10 +261,12 @@ impl<'a> Generator<'a> {
         let held = self.plan.gradient_block(last, &self.at);
         let dy = Self::proto(last, pass, Work::Alloc { bytes: self.bytes(held.len()) });
         let work = Work::Compute { kernel: "loss", shape, flops: 3 * n as u64, bytes: self.bytes(3 * n) };
-        let compute = Proto { waits: true, ..Self::proto(last, pass, work) };
+        let given = self.plan.graph.lone.is_some();
+        let compute = (!given).then(|| Proto { waits: true, ..Self::proto(last, pass, work) });
         let reduce = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: 8 };
         let reduce = Proto { stream: Stream::Halo, ..Self::proto(last, pass, reduce) };
-        [dy, compute].into_iter().chain((!self.alone(AxisSet::ALL)).then_some(reduce))
+        let reduces = !given && !self.alone(AxisSet::ALL);
+        std::iter::once(dy).chain(compute).chain(reduces.then_some(reduce))
     }
 
     fn backward(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
@@ -363,6 +365,10 @@ impl<'a> Generator<'a> {
         if !self.plan.gradient_in_place(i) {
             frees.push(self.bytes(self.plan.gradient_block(i, at).len()));
         }
+        if i == 0 && self.plan.layer(i).needs_dx {
+            // Nobody below takes the input gradient.
+            frees.push(self.bytes(self.plan.dx_block(i, at).len()));
+        }
         if above < self.plan.graph.nodes.len() {
             let above = self.plan.layer(above);
             if above.redistribute.is_some() {
@@ -380,6 +386,7 @@ impl<'a> Generator<'a> {
             flops: params as u64 * (2 + 5 * self.options.optimizer_state),
             bytes: self.bytes(params * (3 + 2 * self.options.optimizer_state as usize)),
         };
-        (params > 0).then(|| Proto { bucket: true, ..Self::proto(i, Pass::Update, work) }).into_iter()
+        let learns = params > 0 && self.plan.graph.lone.is_none();
+        learns.then(|| Proto { bucket: true, ..Self::proto(i, Pass::Update, work) }).into_iter()
     }
 }

@@ -42,7 +42,7 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) team: &'c Team,
     pub(crate) groups: GroupMap<'c>,
     pub(crate) plan: NetPlan,
-    at: Coords,
+    pub(crate) at: Coords,
     /// What this rank does, layer by layer; shared, since a pass walks it while it changes the rest.
     pub(crate) stages: Arc<[Stage]>,
     pub(crate) layers: Vec<Box<dyn Layer<T>>>,
@@ -50,6 +50,8 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) tensors: Vec<Block<T>>,
     /// Tensors that were redistributed, as their producer left them.
     pub(crate) moved_away: Vec<Option<Block<T>>>,
+    /// Gradient of a lone layer's input.
+    pub(crate) input_gradient: Block<T>,
     pub(crate) reductions: Vec<Reduction>,
     pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
@@ -105,6 +107,7 @@ impl<'c, T: Float> Trainer<'c, T> {
             prediction: Block::zeros(plan.own_output(&at)),
             plan,
             layers,
+            input_gradient: Block::default(),
             reductions: Vec::new(),
             pool: Pool::new(),
             seed,
@@ -234,7 +237,8 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// Takes all tensors of a pass back.
     pub(crate) fn release_tensors(&mut self) {
         let moved = self.moved_away.iter_mut().filter_map(Option::take);
-        self.tensors.drain(..).chain(moved).for_each(|block| self.pool.give(block));
+        let dx = std::mem::take(&mut self.input_gradient);
+        self.tensors.drain(..).chain(moved).chain([dx]).for_each(|block| self.pool.give(block));
     }
 
     pub(crate) fn env<'e>(

@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use shardmark_problem::{Kind, LayerLine};
+
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
 use crate::value::{
-    Axis, Check, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform,
-    Transport, Volume, Workload,
+    Axis, Bytes, Check, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform,
+    Transport, Value, Volume, Workload,
 };
 
 /// One run of one configuration; each field is documented in [`KEYS`] under its own name.
@@ -22,6 +24,7 @@ pub struct Case {
     pub net: Net,
     pub width: Volume,
     pub channels: usize,
+    pub bytes: Bytes,
     pub norm: Norm,
     pub batch: usize,
     pub grid: Grid,
@@ -63,6 +66,8 @@ impl Default for Case {
             net: Net::Paper2020,
             width: Volume([32; 3]),
             channels: 4,
+            // The gradients of CosmoFlow.
+            bytes: Bytes(36 << 20),
             norm: Norm::None,
             batch: 1,
             grid: Grid::single(),
@@ -115,7 +120,7 @@ impl Case {
                 (_, Some(value)) => (name.as_str(), value.as_str()),
                 (_, None) => return Err(PlanError::NotAPair { word: name.clone() }),
             };
-            let key = find(name, "case line")?;
+            let key = find(name, "case line").map_err(|error| case.one_word(name, error))?;
             if seen.contains(&key.name) {
                 return Err(PlanError::Twice { key: name.into() });
             }
@@ -127,6 +132,19 @@ impl Case {
         }
         case.validate()?;
         Ok(case)
+    }
+
+    /// What an unknown key in a case line is if the workload is a layer: a word of the layer's own.
+    fn one_word(&self, key: &str, error: PlanError) -> PlanError {
+        match self.workload {
+            Workload::Layer(_) => PlanError::Conflict {
+                what: "case line".into(),
+                expected: "the layer as one word".into(),
+                got: format!("{key} after a blank"),
+                remedy: "join its words by slashes: layer:conv2d/c=3/k=64 ...".into(),
+            },
+            _ => error,
+        }
     }
 
     /// Sets one key from text; `place` goes into the error.
@@ -167,6 +185,7 @@ impl Case {
         if self.epochs > 0 && self.input == Input::Synthetic {
             return conflict("epochs", "a dataset to pass over", "input=synthetic", "set input to a directory");
         }
+        self.validate_workload()?;
         match (self.mode, self.axis) {
             (Mode::Weak, None) => {
                 return conflict("axis", "sample or space in weak scaling", "none", "name what grows with the ranks");
@@ -195,6 +214,45 @@ impl Case {
         Ok(())
     }
 
+    /// What holds for single layers and bare communication only.
+    fn validate_workload(&self) -> Result<(), PlanError> {
+        if self.workload == Workload::Cosmoflow {
+            return Ok(());
+        }
+        self.layer()?;
+        if self.input != Input::Synthetic {
+            let remedy = "only networks read samples: leave it out";
+            return conflict("input", "synthetic", &self.input.print(), remedy);
+        }
+        if matches!(self.workload, Workload::Layer(_)) && self.axis == Some(Axis::Space) {
+            let remedy = "write the larger extents into the layer's line";
+            return conflict("axis", "sample for a single layer", "space", remedy);
+        }
+        if self.workload == Workload::Allreduce && (self.bytes.0 == 0 || !self.bytes.0.is_multiple_of(4)) {
+            return conflict("bytes", "a positive multiple of 4", &self.bytes.print(), "give whole f32 values");
+        }
+        Ok(())
+    }
+
+    /// The layer of a single-layer workload, with the batch; `None` for other workloads.
+    ///
+    /// # Errors
+    /// A line that names no layer, or one that does not fit its input or cannot be split over ranks.
+    pub fn layer(&self) -> Result<Option<LayerLine>, PlanError> {
+        let Workload::Layer(line) = &self.workload else { return Ok(None) };
+        if line.split(' ').any(|word| word.starts_with("n=")) {
+            return conflict("workload", "a layer without n", line, "set the key batch");
+        }
+        let layer: LayerLine = format!("{line} n={}", self.batch).parse()?;
+        if layer.kind == Kind::ConvTranspose {
+            return conflict("workload", "a layer of a network", layer.name(), "name another layer");
+        }
+        if layer.output().contains(&0) {
+            return conflict("workload", "windows that fit into the input", line, "enlarge in or pad");
+        }
+        Ok(Some(layer))
+    }
+
     /// The line with every key: what is stored and hashed.
     pub fn resolved(&self) -> String {
         self.line(|_| true)
@@ -216,7 +274,7 @@ impl Case {
     }
 
     fn line(&self, wanted: impl Fn(&Key) -> bool) -> String {
-        let mut line = self.workload.word().to_string();
+        let mut line = quoted(self.workload.print());
         for key in KEYS[1..].iter().filter(|key| wanted(key)) {
             line += &format!(" {}={}", key.name, quoted((key.get)(self)));
         }
@@ -227,7 +285,8 @@ impl Case {
 /// The short line: what is always named and what differs from the default.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.line(|key| key.always || (key.get)(self) != key.default()))
+        let named = |key: &Key| key.always && !self.workload.ignores(key.name);
+        f.pad(&self.line(|key| named(key) || (key.get)(self) != key.default()))
     }
 }
 
@@ -260,7 +319,9 @@ fn words(line: &str) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let mut rest = line.trim_start();
     while !rest.is_empty() {
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        let Some((name, value)) = rest[..end].split_once('=') else {
+        let pair = rest[..end].split_once('=');
+        // A workload may hold further equals signs; no key holds a colon.
+        let Some((name, value)) = pair.filter(|(name, _)| !name.contains(':')) else {
             words.push((rest[..end].into(), None));
             rest = rest[end..].trim_start();
             continue;

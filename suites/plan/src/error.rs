@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use shardmark_problem::LineError;
+
 /// An error in a case line, a suite file or an override; its text says what was expected, what was found and what to
 /// do.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,9 @@ pub enum PlanError {
         /// What to do.
         remedy: String,
     },
+    /// A single layer whose line is wrong.
+    #[error(transparent)]
+    Layer(Box<LineError>),
     /// A suite file that is not TOML.
     #[error("{place}: expected TOML, got: {message}; correct the line")]
     NotToml {
@@ -76,4 +81,10 @@ pub enum PlanError {
         /// The system's message.
         source: std::io::Error,
     },
+}
+
+impl From<LineError> for PlanError {
+    fn from(error: LineError) -> PlanError {
+        PlanError::Layer(Box::new(error))
+    }
 }

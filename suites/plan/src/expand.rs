@@ -5,14 +5,15 @@
 //!
 //! What cannot run with work on every rank stays in the list as skipped, with the reason.
 
-use shardmark_partition::{Dim, SPATIAL};
+use shardmark_partition::{Dim, SPATIAL, Shape};
+use shardmark_problem::Kind;
 
 use crate::case::{self, Case};
 use crate::error::PlanError;
 use crate::keys::KEYS;
 use crate::outcome::Outcome;
 use crate::suite::{Suite, split_pair};
-use crate::value::{Axis, Grid, Mode, Value, Volume};
+use crate::value::{Axis, Grid, Mode, Value, Volume, Workload};
 
 /// A case of a suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -190,17 +191,34 @@ impl From<Case> for Planned {
     }
 }
 
-/// Why some ranks would own nothing of the input, if so: such a point does not belong in a scaling series.
+/// Why some ranks would own nothing, if so: such a point does not belong in a scaling series.
 fn idle_ranks(case: &Case) -> Option<String> {
-    let [d, h, w] = case.width.0;
-    let axes = [(Dim::N, "batch", case.batch), (Dim::D, "D", d), (Dim::H, "H", h), (Dim::W, "W", w)];
-    axes.iter().map(|&(dim, axis, extent)| (axis, extent, case.grid.parts(dim))).find(|it| it.2 > it.1).map(|it| {
-        let (axis, extent, parts) = it;
+    let grid = &case.grid;
+    let refuse = |axis: &str, extent: usize, parts: usize| {
         format!(
-            "grid {}: expected at most {extent} parts along {axis} (extent {extent}), got {parts}; use another grid",
-            case.grid
+            "grid {grid}: expected at most {extent} parts along {axis} (extent {extent}), got {parts}; use another grid"
         )
-    })
+    };
+    extents(case).into_iter().find(|it| it.2 > it.1).map(|(axis, extent, parts)| refuse(&axis, extent, parts))
+}
+
+/// What ranks share of a case's tensors: name, extent and parts of each axis.
+fn extents(case: &Case) -> Vec<(String, usize, usize)> {
+    let spatial = |shape: Shape, what: &str| {
+        let axis = |dim: Dim| (format!("{dim}{what}"), shape[dim as usize], case.grid.parts(dim));
+        SPATIAL.map(axis).to_vec()
+    };
+    let batch = ("batch".to_string(), case.batch, case.grid.parts(Dim::N));
+    match (&case.workload, case.layer()) {
+        (Workload::Allreduce, _) => Vec::new(),
+        // Dense layers share samples among all ranks.
+        (_, Ok(Some(layer))) if layer.kind == Kind::Dense => vec![("batch".into(), case.batch, case.ranks)],
+        (_, Ok(Some(layer))) => [vec![batch], spatial(layer.x, ""), spatial(layer.output(), " of the output")].concat(),
+        _ => {
+            let [d, h, w] = case.width.0;
+            [vec![batch], spatial([1, d, h, w, 1], "")].concat()
+        }
+    }
 }
 
 /// Which cases of a suite are wanted: each `key=value[,value...]` must hold.

@@ -42,7 +42,12 @@ macro_rules! key {
 
 /// All keys, in the order in which a case line prints them; the first is printed as a bare word.
 pub const KEYS: &[Key] = &[
-    key!(workload, true, "cosmoflow", "what runs; in a case line the first, bare word"),
+    key!(
+        workload,
+        true,
+        "cosmoflow | layer:LINE | comm:allreduce | comm:halo",
+        "what runs; in a case line the first word. LINE: conv2d/c=3/k=64/in=56x56/kernel=3/stride=1/pad=1 and the like"
+    ),
     key!(net, true, "2020 | mlperf", "the 2020 paper's network or the MLPerf-HPC reference network"),
     key!(
         width,
@@ -50,12 +55,13 @@ pub const KEYS: &[Key] = &[
         "WIDTH or DxHxW (voxels)",
         "size of the input volume; in weak scaling over space, of one rank's share"
     ),
-    key!(channels, false, "a number", "input channels (redshifts)"),
+    key!(channels, false, "a number", "input channels (redshifts); of comm:halo, those of its volume"),
+    key!(bytes, false, "a number, also with KiB, MiB or GiB", "comm:allreduce: payload of each rank, of f32"),
     key!(
         norm,
         true,
         "none | local | spatial | global",
-        "batch norm, and the ranks its statistics cover: own, same sample, all"
+        "batch norm, and the ranks its statistics cover: own, same sample, all (also of layer:batch_norm with none)"
     ),
     key!(batch, true, "a number", "global batch in samples; in a weak suite, per part of the batch"),
     key!(grid, true, "NxDxHxW", "parts along sample, depth, height, width; in a suite also auto, auto:d, auto:nd ..."),

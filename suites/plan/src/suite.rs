@@ -164,7 +164,7 @@ impl Suite {
 }
 
 /// Folders of suites beside the top one.
-pub const FOLDERS: [&str; 3] = ["strong", "weak", "train"];
+pub const FOLDERS: [&str; 4] = ["strong", "weak", "train", "micro"];
 
 /// The name of the suite in a file: the file's, after the folder's and a dash if it lies in one of [`FOLDERS`].
 pub fn name(path: &Path) -> String {

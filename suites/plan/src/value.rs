@@ -4,6 +4,7 @@ use std::fmt;
 
 use shardmark_partition::Dim;
 pub use shardmark_partition::Grid;
+use shardmark_problem::LayerLine;
 
 /// A type that is written as one word (or one quoted string) in a case line.
 pub trait Value: Sized {
@@ -113,11 +114,6 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// What runs.
-    Workload {
-        /// The CosmoFlow network (Oyama et al. 2020).
-        Cosmoflow = "cosmoflow",
-    }
     /// Which variant of the network.
     Net {
         /// As released with the 2020 paper.
@@ -211,6 +207,81 @@ words! {
     Element {
         /// 32-bit floating point.
         F32 = "f32",
+    }
+}
+
+/// What runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// The CosmoFlow network (Oyama et al. 2020).
+    Cosmoflow,
+    /// One layer, forward and backward: its line without `n`, which is the case's batch. Written
+    /// `layer:conv2d/c=3/k=64/in=224x224/kernel=7/stride=2/pad=3`, one word; blanks may stand for the slashes.
+    Layer(String),
+    /// An allreduce of the case's bytes, alone.
+    Allreduce,
+    /// The exchange of all sides of a volume, one voxel deep, alone.
+    Halo,
+}
+
+impl Workload {
+    /// Whether a key says nothing about it.
+    pub fn ignores(&self, key: &str) -> bool {
+        let network = ["net", "norm", "optimizer", "loss", "init", "dropout", "tail", "transform"];
+        match self {
+            Workload::Cosmoflow => key == "bytes",
+            Workload::Layer(line) if key == "norm" => !line.starts_with("batch_norm"),
+            Workload::Layer(_) => ["bytes", "width", "channels"].contains(&key) || network.contains(&key),
+            Workload::Allreduce => ["width", "channels", "batch"].contains(&key) || network.contains(&key),
+            Workload::Halo => key == "bytes" || network.contains(&key),
+        }
+    }
+}
+
+impl Value for Workload {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "cosmoflow" => Some(Workload::Cosmoflow),
+            "comm:allreduce" => Some(Workload::Allreduce),
+            "comm:halo" => Some(Workload::Halo),
+            _ => {
+                let words: Vec<&str> =
+                    text.strip_prefix("layer:")?.split(['/', ' ']).filter(|word| !word.is_empty()).collect();
+                // A line that is wrong keeps its words: whoever needs the layer tells what is wrong with them.
+                let line = words.join(" ");
+                let line = match format!("{line} n=1").parse::<LayerLine>() {
+                    Ok(layer) => layer.to_string().replacen(" n=1", "", 1),
+                    Err(_) => line,
+                };
+                Some(Workload::Layer(line))
+            }
+        }
+    }
+    fn print(&self) -> String {
+        match self {
+            Workload::Cosmoflow => "cosmoflow".into(),
+            Workload::Layer(line) => format!("layer:{}", line.replace(' ', "/")),
+            Workload::Allreduce => "comm:allreduce".into(),
+            Workload::Halo => "comm:halo".into(),
+        }
+    }
+}
+
+/// A number of bytes; written with the largest of the units GiB, MiB and KiB that divides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl Value for Bytes {
+    fn read(text: &str) -> Option<Self> {
+        let unit = UNITS.iter().find_map(|(name, size)| Some((text.strip_suffix(name)?, *size)));
+        let (number, size) = unit.unwrap_or((text, 1));
+        number.parse::<u64>().ok()?.checked_mul(size).map(Bytes)
+    }
+    fn print(&self) -> String {
+        let unit = UNITS.iter().find(|(_, size)| self.0 > 0 && self.0.is_multiple_of(*size));
+        unit.map_or_else(|| self.0.to_string(), |(name, size)| format!("{}{name}", self.0 / size))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use shardmark_plan::Case;
 use shardmark_plan::keys::KEYS;
-use shardmark_plan::value::{Grid, Input, Setting, Volume};
+use shardmark_plan::value::{Bytes, Grid, Input, Setting, Value, Volume, Workload};
 
 const EXAMPLE: &str = "cosmoflow net=2020 width=128 norm=none batch=1 grid=1x2x2x1 ranks=4 transport=threads \
                        mode=strong steps=5 warmup=1 repeat=1 optimizer=adam input=synthetic seed=1 tail=pool5 check=quick";
+
+const LAYER: &str = "layer:conv2d/c=3/k=64/in=224x224/kernel=7/stride=2/pad=3/first batch=2 grid=1x1x2x1";
 
 fn error(line: &str) -> String {
     Case::parse(line).expect_err(line).to_string()
@@ -18,6 +20,9 @@ fn a_line_round_trips_short_and_resolved() {
         "cosmoflow",
         "cosmoflow width=8x16x32 grid=2x4x1x1 lr=0.0003 eps=1e-3 dropout=0.5 hang_limit=2.5 timeout=60",
         "cosmoflow mode=weak axis=space epochs=3 validate=64 input=\"my data/\\\"a\\\"\" seed=18446744073709551615",
+        LAYER,
+        "comm:allreduce bytes=1536 grid=3x1x1x1",
+        "comm:halo width=8x16x32 channels=2 grid=1x2x2x1",
         "cosmoflow net=mlperf norm=global transport=mpi optimizer=sgd transform=log1p detail=extremes check=full",
     ];
     for line in lines {
@@ -50,7 +55,7 @@ fn the_resolved_line_names_every_key() {
 fn the_hash_depends_on_every_key_and_the_schema_and_never_changes() {
     let case = Case::parse(EXAMPLE).unwrap();
     // Written down: records of an older program are found by it.
-    assert_eq!(Case::default().hash(1), "2e84a8f5f7a7e720");
+    assert_eq!(Case::default().hash(1), "f6ad453b064ffc4b");
     assert_eq!(case.hash(1), Case::parse(&case.resolved()).unwrap().hash(1));
     assert_ne!(case.hash(1), case.hash(2));
     assert_ne!(case.hash(1), Case { seed: 2, ..case.clone() }.hash(1));
@@ -70,7 +75,9 @@ fn mistakes_are_told_as_expected_got_remedy() {
         error("cosmoflow grid=1x0x1x1"),
         "case line: grid: expected NxDxHxW, got \"1x0x1x1\"; see `shardmark list --keys`"
     );
-    assert!(error("unet").contains("workload: expected cosmoflow, got \"unet\""));
+    assert!(
+        error("unet").contains("workload: expected cosmoflow | layer:LINE | comm:allreduce | comm:halo, got \"unet\"")
+    );
     assert_eq!(
         error("cosmoflow grid=1x2x1x1 ranks=3"),
         "ranks: expected ranks=2 for grid=1x2x1x1, got ranks=3; leave ranks out or correct the grid"
@@ -85,4 +92,42 @@ fn mistakes_are_told_as_expected_got_remedy() {
     assert!(error("cosmoflow momentum=1.5").starts_with("momentum: expected 0 <= x < 1, got 1.5"));
     assert!(error("cosmoflow input=\"a b").contains("closing quote"));
     assert!(error("cosmoflow input=").contains("input: expected synthetic"));
+}
+
+#[test]
+fn a_layer_is_one_word_however_it_is_written() {
+    let case = Case::parse(LAYER).unwrap();
+    let layer = case.layer().unwrap().unwrap();
+    assert_eq!((layer.x, layer.output()), ([2, 1, 224, 224, 3], [2, 1, 112, 112, 64]));
+    let spaced = Workload::read("layer:conv2d k=64 c=3 in=224x224  kernel=7x7 stride=2 pad=3:3 first").unwrap();
+    assert_eq!(spaced, case.workload);
+    assert_eq!(Workload::read(&spaced.print()), Some(spaced));
+    assert!(
+        case.to_string().starts_with("layer:conv2d/c=3/k=64/in=224x224/kernel=7/stride=2/pad=3/first batch=2 grid=")
+    );
+    assert!(case.resolved().contains(" width=32 "));
+    let quoted = "workload=\"layer:dense c=3 k=4\" batch=2";
+    assert_eq!(Case::parse(quoted).unwrap().to_string().split(' ').next(), Some("layer:dense/c=3/k=4"));
+    assert_eq!(Case::parse("comm:allreduce bytes=2048").unwrap().bytes, Bytes(2048));
+    assert!(Case::parse("comm:allreduce bytes=2048").unwrap().to_string().contains(" bytes=2KiB "));
+    assert_eq!((Bytes::read("3MiB"), Bytes::read("3 MB"), Bytes(0).print()), (Some(Bytes(3 << 20)), None, "0".into()));
+}
+
+#[test]
+fn wrong_layers_are_told_by_the_grammar() {
+    assert!(error("layer:conv4d/c=3").starts_with("layer of `conv4d c=3 n=1`: expected one of conv2d, conv3d"));
+    assert!(error("layer:conv2d/c=3/k=4/in=9x9/kernel=3/stride=0/pad=1").starts_with("stride of `conv2d"));
+    assert!(
+        error("layer:dense/n=2/c=3/k=4")
+            .contains("expected a layer without n, got dense n=2 c=3 k=4; set the key batch")
+    );
+    assert!(error("layer:conv2d/c=3/k=4/in=2x2/kernel=5/stride=1/pad=0").contains("expected windows that fit"));
+    let transposed = error("layer:conv_transpose2d/c=3/k=4/in=9x9/kernel=2/stride=2/pad=0");
+    assert!(transposed.contains("expected a layer of a network, got conv_transpose2d"), "{transposed}");
+    assert!(error("layer:dense/c=3/k=4 input=data").contains("only networks read samples"));
+    assert!(error("layer:dense/c=3/k=4 mode=weak axis=space").starts_with("axis: expected sample for a single layer"));
+    assert!(
+        error("layer:dense c=3 k=4").contains("expected the layer as one word, got c after a blank; join its words")
+    );
+    assert!(error("comm:allreduce bytes=6").starts_with("bytes: expected a positive multiple of 4, got 6"));
 }

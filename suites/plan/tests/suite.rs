@@ -145,6 +145,8 @@ fn the_suites_in_the_tree_are_right() {
         ("strong/cosmoflow.toml", "strong-cosmoflow"),
         ("weak/cosmoflow.toml", "weak-cosmoflow"),
         ("train/cosmoflow.toml", "train-cosmoflow"),
+        ("micro/dryden2019.toml", "micro-dryden2019"),
+        ("micro/communication.toml", "micro-communication"),
     ] {
         let suite = Suite::read(&folder.join(file)).unwrap();
         assert_eq!(suite.name(), name);
@@ -154,4 +156,25 @@ fn the_suites_in_the_tree_are_right() {
             assert_eq!(Case::parse(&planned.case.to_string()).unwrap(), planned.case);
         }
     }
+}
+
+#[test]
+fn layers_multiply_out_and_grids_that_do_not_fit_are_skipped() {
+    let text = "mode = 'strong'\nbatch = [1, 2]\nranks = [1, 8]\ngrid = 'auto:h'\n\
+                workload = ['layer:conv2d c=3 k=4 in=8x9 kernel=3 stride=2 pad=1', 'layer:dense/c=3/k=4']";
+    let rows: Vec<_> = cases(text).iter().map(|p| p.skip.as_ref().map(|skip| skip.reason.clone())).collect();
+    let reason = |axis: &str, extent: usize| {
+        Some(format!(
+            "grid 1x1x8x1: expected at most {extent} parts along {axis} (extent {extent}), got 8; use another grid"
+        ))
+    };
+    let output = || reason("H of the output", 4);
+    assert_eq!(rows, [None, output(), None, output(), None, reason("batch", 1), None, reason("batch", 2)]);
+    let filter = Filter::parse(&["workload=layer:dense k=4 c=3".into()]).unwrap();
+    assert_eq!(cases(text).iter().filter(|p| filter.keeps(&p.case)).count(), 4);
+    let suite = suite(text);
+    assert_eq!(suite.cases().unwrap(), self::suite(&suite.resolved()).cases().unwrap());
+    assert!(error("mode = 'strong'\nworkload = 'layer:conv2d c=0'").starts_with("c of `conv2d c=0 n=1`"));
+    let rows = sweep("mode = 'weak'\naxis = 'space'\nworkload = 'comm:halo'\nwidth = 8\nranks = [2]\ngrid = 'auto:d'");
+    assert_eq!(rows, ["1x2x1x1 batch 1 width 16x8x8"]);
 }

@@ -1,15 +1,16 @@
 //! One case from its line to its record: check, then measure or train, then write.
 
+use crate::bare::Bare;
 use crate::error::RankError;
 use crate::measure::{Measured, measure};
-use crate::ranks::Rank;
+use crate::ranks::{Rank, Watch};
 use crate::train::train;
-use crate::{check, network, ranks, record};
-use shardmark_comm::agree;
+use crate::{check, lone, network, ranks, record};
+use shardmark_comm::{Comm, agree};
 use shardmark_host::Team;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::machine::Machine;
-use shardmark_plan::value::{Check, Transport};
+use shardmark_plan::value::{Check, Transport, Workload};
 use shardmark_plan::{Case, Context, Event};
 use shardmark_store::Record;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
 fn prepare(case: &Case) -> Result<Option<check::Oracle>, RankError> {
     fits(case)?;
     let early = case.check != Check::None && case.transport == Transport::Threads;
+    let early = early && Bare::of(case)?.is_none();
     if early { Ok(Some(check::Oracle::of_case(case)?)) } else { Ok(None) }
 }
 
@@ -88,8 +90,7 @@ fn on_rank(
     if let (0, Some(verdict)) = (comm.rank(), &verdict) {
         Event::Check { passed: verdict.passed, used: verdict.used, message: verdict.text.clone() }.emit();
     }
-    let measured: Measured =
-        if case.epochs > 0 { train(case, comm, &team, watch)? } else { measure(case, comm, &team, watch)? };
+    let measured = run_timed(case, comm, &team, watch)?;
     let passed = verdict.as_ref().is_none_or(|v| v.passed);
     let gathered = record::gather(case, &measured, comm)?;
     let written = match gathered {
@@ -107,4 +108,16 @@ fn on_rank(
         Event::Done { record: path.to_string_lossy().into_owned() }.emit();
     }
     Ok(passed)
+}
+
+/// What the workload asks for.
+fn run_timed(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Result<Measured, RankError> {
+    if let Some(bare) = Bare::of(case)? {
+        return bare.measure(case, comm, watch);
+    }
+    match case.workload {
+        Workload::Layer(_) => lone::measure(case, comm, team, watch),
+        _ if case.epochs > 0 => train(case, comm, team, watch),
+        _ => measure(case, comm, team, watch),
+    }
 }

@@ -4,7 +4,7 @@ use crate::error::RankError;
 use crate::samples::Samples;
 use shardmark_comm::Comm;
 use shardmark_networks::NetPlan;
-use shardmark_partition::{Coords, Dim, Region};
+use shardmark_partition::{Coords, Dim, Region, Shape};
 use shardmark_plan::Case;
 use shardmark_plan::value::Input;
 use shardmark_tensor::{Block, rng};
@@ -68,14 +68,22 @@ pub fn regions(plan: &NetPlan, at: &Coords) -> (Region, Region) {
 
 /// Standard normal values by global index, rounded to f32; the border is left at zero.
 pub fn synthetic_input(plan: &NetPlan, region: &Region, seed: u64) -> Block<f32> {
-    let shape = plan.graph.input();
+    normals(plan.graph.input(), region, seed, INPUT_STREAM)
+}
+
+/// The gradient of a lone layer's output, made like the input.
+pub fn synthetic_gradient(plan: &NetPlan, region: &Region, seed: u64) -> Block<f32> {
+    normals(plan.graph.output(), region, seed, TARGET_STREAM)
+}
+
+fn normals(shape: Shape, region: &Region, seed: u64, stream: u64) -> Block<f32> {
     let inside = Region::full(shape);
     Block::from_fn(*region, |at| {
         if !(0..5).all(|i| (inside.0[i].lo..inside.0[i].hi).contains(&at[i])) {
             return 0.0;
         }
         let index = (0..5).fold(0, |index, i| index * shape[i] as u64 + at[i] as u64);
-        rng::normal(seed, INPUT_STREAM, index) as f32
+        rng::normal(seed, stream, index) as f32
     })
 }
 

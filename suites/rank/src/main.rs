@@ -3,12 +3,14 @@
 //! It reports to the program `shardmark` by events on standard output and by its exit code; everything else that it
 //! prints is the case's log.
 
+mod bare;
 mod case;
 mod check;
 mod error;
 mod expectation;
 mod fault;
 mod input;
+mod lone;
 mod measure;
 mod network;
 mod ranks;

@@ -36,7 +36,7 @@ pub struct Measured {
     pub validation: Option<Validation>,
 }
 
-/// Runs `warmup + steps` steps, `repeat` times from the same start.
+/// Runs `warmup + steps` training steps, `repeat` times from the same start.
 ///
 /// # Errors
 /// When a rank fails or the loss is not finite.
@@ -44,6 +44,23 @@ pub fn measure(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Resu
     let counted = Counted::new(comm);
     let plan = network::plan(case)?;
     let mut source = Source::open(case, &plan, comm)?;
+    let start = || Ok(network::trainer(case, plan.clone(), &counted, team)?);
+    run_steps(case, comm, &counted, watch, start, |trainer, number| timed_step(trainer, &mut source, comm, number))
+}
+
+/// Runs `warmup + steps` steps, `repeat` times from what `start` gives. `step` gets their number, counted through repeats,
+/// and gives the sample and the loss (NaN if there is none); `counted` is what its communication goes through.
+///
+/// # Errors
+/// Those of `start` and `step`.
+pub fn run_steps<S>(
+    case: &Case,
+    comm: &dyn Comm,
+    counted: &Counted<&dyn Comm>,
+    watch: &Watch,
+    start: impl Fn() -> Result<S, RankError>,
+    mut step: impl FnMut(&mut S, usize) -> Result<(Sample, f64), RankError>,
+) -> Result<Measured, RankError> {
     let fault = Fault::from_environment();
     let mut measured = Measured::default();
     let per_repeat = case.warmup + case.steps;
@@ -51,17 +68,17 @@ pub fn measure(case: &Case, comm: &dyn Comm, team: &Team, watch: &Watch) -> Resu
         Event::Plan { steps: case.repeat * per_repeat }.emit();
     }
     for repeat in 0..case.repeat {
-        let mut trainer = network::trainer(case, plan.clone(), &counted, team)?;
+        let mut state = start()?;
         let (mut samples, mut losses) = (Vec::new(), Vec::new());
-        for step in 0..per_repeat {
-            let number = repeat * per_repeat + step;
+        for index in 0..per_repeat {
+            let number = repeat * per_repeat + index;
             if let Some(fault) = &fault {
                 fault.strike(comm, number);
             }
-            if step == case.warmup {
+            if index == case.warmup {
                 counted.reset();
             }
-            let (sample, loss) = timed_step(&mut trainer, &mut source, comm, number)?;
+            let (sample, loss) = step(&mut state, number)?;
             report_step(comm, watch, number, &sample, loss)?;
             samples.push(sample);
             losses.push(loss);

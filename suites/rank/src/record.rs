@@ -191,6 +191,7 @@ fn layers(case: &Case, gathered: &Gathered) -> Layers {
         Wanted::Extremes => Detail::Extremes,
         Wanted::None => Detail::None,
     };
+    // Bare communication has no layer.
     let Ok(plan) = network::plan(case) else { return Layers { detail: Detail::None, rows: Vec::new() } };
     if detail == Detail::None {
         return Layers { detail, rows: Vec::new() };

@@ -234,8 +234,9 @@ pub struct Table {
 /// `plot`.
 #[derive(Args)]
 pub struct Plot {
-    /// strong: speed-up; time: time per step; weak: time and efficiency; loss: training curves
-    #[arg(value_name = "strong|time|weak|loss", value_parser = Kind::from_str)]
+    /// strong: speed-up; time: time per step; weak: time and efficiency; loss: training curves; layers:
+    /// both passes of single layers
+    #[arg(value_name = "strong|time|weak|loss|layers", value_parser = Kind::from_str)]
     pub kind: Kind,
     /// Folder of the results, or the name of the suite
     pub results: String,

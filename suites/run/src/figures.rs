@@ -35,6 +35,7 @@ pub fn draw(arguments: &Plot) -> Result<Exit, RunError> {
         Kind::Time => "time",
         Kind::Weak => "weak",
         Kind::Loss => "loss",
+        Kind::Layers => "layers",
     };
     let default = || vec![folder.join(format!("{name}.svg")), folder.join(format!("{name}.png"))];
     let paths = if arguments.output.is_empty() { default() } else { arguments.output.clone() };

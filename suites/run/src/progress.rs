@@ -29,7 +29,8 @@ impl Progress {
             Event::Plan { steps } => self.bar.set_length(*steps as u64),
             Event::Step { step, seconds, loss } => {
                 self.bar.set_position(*step as u64 + 1);
-                self.bar.set_message(format!("{} a step, loss {loss:.4}", columns::seconds(*seconds)));
+                let loss = if loss.is_nan() { String::new() } else { format!(", loss {loss:.4}") };
+                self.bar.set_message(format!("{} a step{loss}", columns::seconds(*seconds)));
             }
             Event::Check { message, .. } => {
                 self.bar.inc(1);

@@ -60,7 +60,7 @@ pub fn select(argument: &str, select: &Select) -> Result<Selected, RunError> {
 /// fits.
 fn case_line(argument: &str, select: &Select) -> Option<Result<Case, RunError>> {
     let first = argument.split_whitespace().next()?;
-    let is_line = argument.contains('=') && !first.ends_with(".toml");
+    let is_line = (argument.contains('=') || first.starts_with("comm:")) && !first.ends_with(".toml");
     is_line.then(|| match flags_of_suites(select) {
         Some(flag) => Err(RunError::OnlySuites { flag }),
         None => Ok(Case::parse(argument)?),

@@ -43,6 +43,10 @@ fn draw_panel<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, place: &Place<'_>) ->
     for x in [area.left, area.right] {
         canvas.line(&[(x, area.top), (x, area.bottom)], BLACK, FRAME_LINE, Pattern::Solid)?;
     }
+    if let Some(title) = &panel.title {
+        let above = place.legend.filter(|legend| !legend.boxed).map_or(area.top, |legend| legend.corner.1);
+        canvas.text(title, (area.left, above - GAP - TITLE / 2.0), TITLE, HPos::Left)?;
+    }
     draw_x_axis(canvas, &panel.x, place)?;
     draw_y_axis(canvas, &panel.y, place)?;
     draw_legend(canvas, place)
@@ -111,7 +115,7 @@ fn draw_y_axis<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, axis: &Axis, place: 
             last = y;
         }
     }
-    canvas.text_upwards(&axis.title, (GAP + TITLE / 2.0, (top + bottom) / 2.0), TITLE)
+    canvas.text_upwards(&axis.title, (place.column + GAP + TITLE / 2.0, (top + bottom) / 2.0), TITLE)
 }
 
 fn draw_legend<DB: DrawingBackend>(canvas: &Canvas<'_, DB>, place: &Place<'_>) -> Result<()> {

@@ -1,9 +1,9 @@
 //! The figures: which numbers of a frame go on which axes.
 
-use super::Kind;
 use super::axis::Axis;
 use super::panel::{Curve, Panel, Point, Reference, Style};
 use super::series::{self, Series};
+use super::{Kind, layers};
 use crate::problem::{Mode, Problem};
 use crate::{Error, Frame, Result};
 
@@ -14,6 +14,7 @@ pub fn panels(frame: &Frame, kind: Kind) -> Result<Vec<Panel>> {
         Kind::Time => time(frame),
         Kind::Weak => weak(frame),
         Kind::Loss => loss(frame),
+        Kind::Layers => layers::panels(frame),
     }
 }
 
@@ -43,6 +44,8 @@ fn strong(frame: &Frame) -> Result<Vec<Panel>> {
         _ => "speed-up over the fewest ranks".to_owned(),
     };
     Ok(vec![Panel {
+        title: None,
+        right: false,
         x: Axis::ranks("ranks", &ranks),
         y: Axis::log(title, low.min(1.0), high, true),
         references: bases.iter().enumerate().map(|(index, &base)| ideal(index, base)).collect(),
@@ -72,6 +75,8 @@ fn time(frame: &Frame) -> Result<Vec<Panel>> {
     }
     let (low, high) = range(&curves);
     Ok(vec![Panel {
+        title: None,
+        right: false,
         x: Axis::ranks("ranks", &ranks),
         y: Axis::log(format!("time per step [{unit}]"), low, high, false),
         references,
@@ -121,6 +126,8 @@ fn weak(frame: &Frame) -> Result<Vec<Panel>> {
     let (_, best) = range(&efficiencies);
     Ok(vec![
         Panel {
+            title: None,
+            right: false,
             x: Axis::ranks(title, &ranks),
             y: Axis::linear(format!("time per step [{unit}]"), 0.0, slowest),
             references,
@@ -128,6 +135,8 @@ fn weak(frame: &Frame) -> Result<Vec<Panel>> {
             hollow,
         },
         Panel {
+            title: None,
+            right: false,
             x: Axis::ranks(title, &ranks),
             y: Axis::linear("efficiency [%]", 0.0, best.max(100.0)),
             references: vec![perfect],
@@ -160,7 +169,15 @@ fn loss(frame: &Frame) -> Result<Vec<Panel>> {
             remedy: "run a training case to its end",
         });
     }
-    Ok(vec![Panel { x: count_axis("step", &curves), y: loss_axis(&curves), references: vec![], curves, hollow: None }])
+    Ok(vec![Panel {
+        title: None,
+        right: false,
+        x: count_axis("step", &curves),
+        y: loss_axis(&curves),
+        references: vec![],
+        curves,
+        hollow: None,
+    }])
 }
 
 /// Training and held-out loss by epoch: the same colour for a record, markers on the held-out one.
@@ -175,7 +192,15 @@ fn epoch_losses(frame: &Frame, records: &[usize]) -> Panel {
         curves.push(bare(with("training"), line, epochs().zip(validation.train_loss.iter().copied())));
         curves.push(bare(with("validation"), Style::nth(index), epochs().zip(validation.loss.iter().copied())));
     }
-    Panel { x: count_axis("epoch", &curves), y: loss_axis(&curves), references: vec![], curves, hollow: None }
+    Panel {
+        title: None,
+        right: false,
+        x: count_axis("epoch", &curves),
+        y: loss_axis(&curves),
+        references: vec![],
+        curves,
+        hollow: None,
+    }
 }
 
 /// Error of each parameter over the standard deviation of its labels: 1 is a constant guess.
@@ -198,7 +223,7 @@ fn validation_errors(frame: &Frame, records: &[usize]) -> Panel {
     let guess = Reference { label: Some("constant guess".to_owned()), points: vec![(low, 1.0), (high, 1.0)] };
     let (_, worst) = range(&curves);
     let y = Axis::linear("validation RMSE / label std", 0.0, worst.max(1.0));
-    Panel { x, y, references: vec![guess], curves, hollow: None }
+    Panel { title: None, right: false, x, y, references: vec![guess], curves, hollow: None }
 }
 
 /// Short names that tell records apart.
@@ -257,7 +282,7 @@ fn time_unit(series: &[Series<'_>]) -> (&'static str, f64) {
 }
 
 /// Smallest and largest vertical value, error bars included.
-fn range(curves: &[Curve]) -> (f64, f64) {
+pub(super) fn range(curves: &[Curve]) -> (f64, f64) {
     let points = curves.iter().flat_map(|curve| curve.points.iter().chain(&curve.stray));
     let ends = points.flat_map(|point| {
         let (low, high) = point.bar.unwrap_or((point.y, point.y));
@@ -267,7 +292,7 @@ fn range(curves: &[Curve]) -> (f64, f64) {
     finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-fn nothing(frame: &Frame, expected: &'static str) -> Error {
+pub(super) fn nothing(frame: &Frame, expected: &'static str) -> Error {
     let remedy = "see `shardmark table` for what each case ended with, and run with check=quick";
     Error::NothingToDraw { place: frame.place.clone(), expected, records: frame.records.len(), remedy }
 }

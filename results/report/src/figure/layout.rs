@@ -4,7 +4,7 @@ use super::font;
 use super::legend::{self, Legend};
 use super::panel::Panel;
 
-/// Width of a figure: one column of a paper, 3.5 inches.
+/// Width of a column of panels: one column of a paper, 3.5 inches.
 pub const WIDTH: f64 = 252.0;
 /// Font size of axis titles.
 pub const TITLE: f64 = 8.0;
@@ -40,6 +40,8 @@ pub struct Area {
 pub struct Place<'a> {
     /// The panel.
     pub panel: &'a Panel,
+    /// Left edge of its column.
+    pub column: f64,
     /// The box inside its axes.
     pub area: Area,
     /// Whether the x axis has labels and a title: not where the panel below repeats them.
@@ -50,13 +52,15 @@ pub struct Place<'a> {
 
 /// All panels of a figure.
 pub struct Layout<'a> {
+    /// Width of the page.
+    pub width: f64,
     /// Height of the page.
     pub height: f64,
     /// The panels from top to bottom.
     pub places: Vec<Place<'a>>,
 }
 
-/// Stacks the panels; their left and right edges agree.
+/// Stacks the rows of panels; their left and right edges agree.
 pub fn layout(panels: &[Panel]) -> Layout<'_> {
     let y_labels = panels.iter().flat_map(|panel| &panel.y.ticks).map(|tick| font::width(&tick.label, LABEL));
     let left = GAP + TITLE + 2.0 * GAP + y_labels.fold(0.0, f64::max) + GAP;
@@ -70,19 +74,35 @@ pub fn layout(panels: &[Panel]) -> Layout<'_> {
     let axes = AXES[usize::from(panels.len() > 1)];
     let mut top = 0.0;
     let mut places = Vec::new();
-    for (index, panel) in panels.iter().enumerate() {
-        let area = Area { left, top: top + ABOVE, right, bottom: top + ABOVE + axes };
-        let x_labels = panels.get(index + 1).is_none_or(|next| next.x != panel.x);
-        let mut place = Place { panel, area, x_labels, legend: None };
-        place.legend = legend::find(&place);
-        if let Some(legend) = place.legend.filter(|legend| !legend.boxed) {
-            place.area.top += legend.size.1;
-            place.area.bottom += legend.size.1;
+    // A row is a panel and the one to its right, if there is one.
+    let rows: Vec<&[Panel]> = panels.chunk_by(|_, next| next.right).collect();
+    for (index, row) in rows.iter().enumerate() {
+        if row.iter().any(|panel| panel.title.is_some()) {
+            top += TITLE + GAP;
         }
-        top = place.area.bottom + if x_labels { BELOW } else { 2.0 * GAP };
-        places.push(place);
+        let x_labels = rows.get(index + 1).is_none_or(|next| next[0].x != row[0].x);
+        let mut lower = 0.0f64;
+        let first = places.len();
+        for (column, panel) in row.iter().enumerate() {
+            let column = column as f64 * WIDTH;
+            let area =
+                Area { left: column + left, top: top + ABOVE, right: column + right, bottom: top + ABOVE + axes };
+            let mut place = Place { panel, column, area, x_labels, legend: None };
+            place.legend = legend::find(&place);
+            lower = place.legend.filter(|legend| !legend.boxed).map_or(lower, |legend| lower.max(legend.size.1));
+            places.push(place);
+        }
+        for place in &mut places[first..] {
+            place.area.top += lower;
+            place.area.bottom += lower;
+            if let Some(legend) = place.legend.as_mut().filter(|legend| legend.boxed) {
+                legend.corner.1 += lower;
+            }
+        }
+        top += ABOVE + axes + lower + if x_labels { BELOW } else { 2.0 * GAP };
     }
-    Layout { height: top, places }
+    let columns = rows.iter().map(|row| row.len()).max().unwrap_or(1);
+    Layout { width: WIDTH * columns as f64, height: top, places }
 }
 
 impl Place<'_> {

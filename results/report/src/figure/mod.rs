@@ -1,4 +1,4 @@
-//! Figures for papers: 3.5 inches wide, as SVG or PNG by the file's extension.
+//! Figures for papers: 3.5 inches wide, or 7 with panels side by side, as SVG or PNG by the file's extension.
 //!
 //! [`kinds`] turns a frame into panels of plain numbers, [`layout`] gives everything its place, [`draw`] puts it on any
 //! plotters backend, [`output`] owns the two backends. Styles mean the same in every figure: colour and marker name the problem, a dashed line is predicted, a
@@ -9,6 +9,7 @@ mod canvas;
 mod draw;
 mod font;
 mod kinds;
+mod layers;
 mod layout;
 mod legend;
 mod output;
@@ -33,6 +34,8 @@ pub enum Kind {
     Weak,
     /// Training: loss by step or epoch, and the validation error where there is one.
     Loss,
+    /// Single layers: time of forward and backward pass against ranks per sample, a row of panels a layer.
+    Layers,
 }
 
 impl FromStr for Kind {
@@ -44,7 +47,12 @@ impl FromStr for Kind {
             "time" => Ok(Kind::Time),
             "weak" => Ok(Kind::Weak),
             "loss" => Ok(Kind::Loss),
-            _ => Err(Error::Word { what: "figure", expected: "strong, time, weak or loss", got: word.to_owned() }),
+            "layers" => Ok(Kind::Layers),
+            _ => Err(Error::Word {
+                what: "figure",
+                expected: "strong, time, weak, loss or layers",
+                got: word.to_owned(),
+            }),
         }
     }
 }

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 
 use super::canvas::{Canvas, TextMode};
 use super::draw;
-use super::layout::{Layout, WIDTH, layout};
+use super::layout::{Layout, layout};
 use super::panel::Panel;
 use crate::{Error, Result};
 
@@ -39,7 +39,7 @@ fn svg(layout: &Layout<'_>) -> Result<String> {
         area.present().map_err(|error| encoding(&error))?;
     }
     let in_dots = format!("width=\"{width}\" height=\"{height}\"");
-    let in_inches = format!("width=\"{:.3}in\" height=\"{:.3}in\"", WIDTH / 72.0, layout.height / 72.0);
+    let in_inches = format!("width=\"{:.3}in\" height=\"{:.3}in\"", layout.width / 72.0, layout.height / 72.0);
     Ok(text.replacen(&in_dots, &in_inches, 1))
 }
 
@@ -69,7 +69,7 @@ fn png(layout: &Layout<'_>) -> Result<Vec<u8>> {
 }
 
 fn pixels(layout: &Layout<'_>, per_point: f64) -> (u32, u32) {
-    ((WIDTH * per_point).round() as u32, (layout.height * per_point).round() as u32)
+    ((layout.width * per_point).round() as u32, (layout.height * per_point).round() as u32)
 }
 
 /// Means of squares of `SUPERSAMPLING` pixels, `wide` pixels a row of three bytes each.

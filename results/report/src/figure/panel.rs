@@ -4,9 +4,14 @@ use plotters::style::RGBColor;
 
 use super::axis::Axis;
 
-/// One pair of axes with its curves. Panels of a figure are stacked and share the position of their left edge.
+/// One pair of axes with its curves. Panels of a figure are stacked, in one column or two, and share the positions of their
+/// edges.
 #[derive(Clone, Debug)]
 pub struct Panel {
+    /// What stands above it.
+    pub title: Option<String>,
+    /// Whether it stands to the right of the panel before.
+    pub right: bool,
     /// Horizontal axis.
     pub x: Axis,
     /// Vertical axis.

@@ -5,7 +5,7 @@ use std::fs;
 use super::axis::Axis;
 use super::{Kind, plot};
 use crate::Frame;
-use crate::tests::{Folder, golden, predicted, strong, weak};
+use crate::tests::{Folder, golden, layers, predicted, strong, weak};
 use shardmark_store::Record;
 
 fn labels(axis: &Axis) -> Vec<&str> {
@@ -52,6 +52,7 @@ fn figures_are_the_golden_ones() {
         ("weak", Kind::Weak, weak()),
         ("loss", Kind::Loss, training()),
         ("steps", Kind::Loss, steps),
+        ("layers", Kind::Layers, layers()),
     ] {
         let path = folder.0.join(format!("{name}.svg"));
         plot(&Frame::from_records(records).unwrap(), kind, &path).unwrap();

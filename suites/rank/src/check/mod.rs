@@ -6,12 +6,14 @@
 
 mod command;
 mod compare;
+mod lone;
 mod nets;
 mod oracle;
 
 pub use command::command;
 pub use oracle::Oracle;
 
+use crate::bare::Bare;
 use crate::error::RankError;
 use crate::network;
 use crate::ranks::Watch;
@@ -22,7 +24,7 @@ use shardmark_host::Team;
 use shardmark_networks::NetPlan;
 use shardmark_partition::{Dim, Grid};
 use shardmark_plan::Case;
-use shardmark_plan::value::{Check, Norm};
+use shardmark_plan::value::{Check, Norm, Workload};
 use shardmark_store::Check as Verdict;
 
 /// Multiple of the serial run's own error that a grid may have.
@@ -33,17 +35,16 @@ pub const ULPS: f64 = 16.0;
 /// so that single weights scatter more than any one run shows.
 pub const ULPS_AFTER_STEPS: f64 = 256.0;
 
+/// Voxels a side of a quick check.
+const SMALL: usize = 32;
+
 /// Seconds that ranks may wait while rank 0 makes the serial run.
 const SERIAL_RUN_S: f64 = 3600.0;
 
-/// What is compared for a case: its own network, for a quick check with the volume cut down to 32 voxels a side.
+/// What is compared for a case: its own network or layer, for a quick check with the volume cut down to 32 voxels a side.
 fn subject(case: &Case) -> Result<Subject, RankError> {
-    let mut net = network::cosmoflow(case);
-    if case.check == Check::Quick {
-        net.volume = net.volume.map(|extent| extent.min(32));
-        net.batch = net.batch.min(2 * case.grid.parts(Dim::N));
-    }
-    let graph = net.graph()?;
+    let small = small(case)?;
+    let graph = network::graph(&small)?;
     let steps = if case.check == Check::Full && case.norm == Norm::None { 3 } else { 0 };
     Ok(Subject {
         name: graph.name.clone(),
@@ -54,6 +55,30 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
         init: network::init(case),
         seed: case.seed,
     })
+}
+
+/// The case itself, or a smaller one for a quick check.
+fn small(case: &Case) -> Result<Case, RankError> {
+    let mut small = case.clone();
+    if case.check != Check::Quick {
+        return Ok(small);
+    }
+    small.width.0 = small.width.0.map(|extent| extent.min(SMALL));
+    small.batch = small.batch.min(2 * case.grid.parts(Dim::N));
+    if let Some(mut line) = case.layer()? {
+        // As many samples as there are for a layer that shares them among all ranks.
+        line.x[Dim::N as usize] = line.x[0].min(2 * if line.dims == 0 { case.ranks } else { case.grid.parts(Dim::N) });
+        small.batch = line.x[0];
+        let whole = line.x;
+        for extent in &mut line.x[1..4] {
+            *extent = (*extent).min(SMALL);
+        }
+        if line.output().contains(&0) {
+            line.x = whole;
+        }
+        small.workload = Workload::Layer(line.to_string().replacen(&format!(" n={}", line.x[0]), "", 1));
+    }
+    Ok(small)
 }
 
 /// Whether the statistics of batch norm are those of the serial network.
@@ -84,6 +109,9 @@ pub fn of_case(
     team: &Team,
     watch: &Watch,
 ) -> Result<Verdict, RankError> {
+    if let Some(bare) = Bare::of(case)? {
+        return bare.check(comm);
+    }
     let subject = subject(case)?;
     let grid = case.grid;
     watch.allow(SERIAL_RUN_S);

@@ -2,6 +2,7 @@
 
 use super::oracle::Subject;
 use crate::error::RankError;
+use crate::network;
 use shardmark_layers::Op;
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::conv::Conv;
@@ -12,6 +13,8 @@ use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::pool::{Pool, PoolMode};
 use shardmark_networks::{Cosmoflow, Graph, InitScheme, Node, Variant};
 use shardmark_partition::{AxisSet, Window};
+use shardmark_plan::value::Norm;
+use shardmark_problem::LayerLine;
 
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 0.01, momentum: 0.9, weight_decay: 0.0 };
 /// The 2020 paper's Adam with Keras' epsilon: with PyTorch's 1e-8 it makes whole steps of gradients of 1e-10, which are
@@ -41,7 +44,7 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
         })
     };
     let global = Some(AxisSet::ALL);
-    Ok(vec![
+    let mut subjects = vec![
         subject("2020 width 32", net(Variant::Paper2020, [32; 3], None), &[SGD, ADAM], 5)?,
         subject("2020 width 32 norm", net(Variant::Paper2020, [32; 3], global), &[SGD], 0)?,
         subject("2020 width 36x41x33", net(Variant::Paper2020, [36, 41, 33], None), &[SGD], 5)?,
@@ -56,7 +59,39 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             init: InitScheme::He,
             seed: 1,
         },
-    ])
+    ];
+    for line in LAYERS {
+        subjects.push(lone(line)?);
+    }
+    Ok(subjects)
+}
+
+/// Layers alone: windows that no grid divides, a stride, the scattered gradient of a max pool, samples shared by all ranks,
+/// sums over all ranks.
+pub const LAYERS: [&str; 6] = [
+    "conv2d n=2 c=3 k=16 in=31x29 kernel=7 stride=2 pad=3 first",
+    "conv2d n=2 c=24 k=16 in=14x15 kernel=1 stride=1 pad=0",
+    "conv3d n=2 c=4 k=16 in=17x12x11 kernel=3 stride=2 pad=1",
+    "pool_max3d n=2 c=5 in=17x12x11 kernel=3 stride=2 pad=1",
+    "dense n=9 c=40 k=24",
+    "batch_norm n=2 c=5 in=8x9x10",
+];
+
+/// A layer alone.
+///
+/// # Errors
+/// When the line is wrong.
+pub fn lone(line: &str) -> Result<Subject, RankError> {
+    let layer: LayerLine = line.parse().map_err(shardmark_plan::PlanError::from)?;
+    Ok(Subject {
+        name: format!("layer {line}"),
+        graph: network::lone_layer(&layer, Norm::Global)?,
+        optimizers: vec![SGD],
+        loss: Loss::Mse,
+        steps: 0,
+        init: InitScheme::He,
+        seed: 1,
+    })
 }
 
 /// Three norms, each over at least 128 values a channel (6^3 x 2): training it for some steps is not chaotic.

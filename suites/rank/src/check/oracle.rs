@@ -1,5 +1,6 @@
 //! Runs of a network for comparison: on one rank in f32 and f64, and on a grid.
 
+use super::lone;
 use crate::error::RankError;
 use crate::input::{synthetic_input, synthetic_target};
 use crate::network::gather_prediction;
@@ -89,6 +90,9 @@ pub fn run<T: Float>(
     optimizer: OptimSpec,
     subject: &Subject,
 ) -> Result<Outcome, RankError> {
+    if subject.graph.lone.is_some() {
+        return lone::run::<T>(comm, team, plan, subject);
+    }
     let Subject { loss, steps, init, seed, .. } = *subject;
     let counted = Counted::new(comm);
     let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), loss, optimizer, init, seed)?;
@@ -120,6 +124,7 @@ pub fn run<T: Float>(
     Ok(Outcome { tensors, counts })
 }
 
-fn convert<T: Float>(block: &Block<f32>) -> Block<T> {
+/// A block in another element type.
+pub fn convert<T: Float>(block: &Block<f32>) -> Block<T> {
     Block::from_vec(*block.region(), block.data().iter().map(|&v| T::from_f64(f64::from(v))).collect())
 }

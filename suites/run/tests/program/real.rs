@@ -82,3 +82,29 @@ fn results_are_recorded_checked_and_tabulated() {
     assert!(place.path("results/runs/s/strong.svg").is_file());
     run(&["run", "s.toml", "--dry-run"]).row("memory: at most");
 }
+
+#[test]
+fn layers_and_bare_communication_are_workloads() {
+    let Some(program) = rank_program() else { return };
+    let suite = "ranks = [1, 2]\ngrid = 'auto:h'\nsteps = 2\nwidth = 8\nbytes = '4KiB'\n\
+                 workload = ['layer:conv2d c=3 k=8 in=9x8 kernel=3 stride=2 pad=1', 'comm:allreduce', 'comm:halo']";
+    let place = Place::new("layers", &[1], suite);
+    let run = |arguments: &[&str]| {
+        Ran::new(place.command(arguments).env("SHARDMARK_RANK_PROGRAM", &program).output().unwrap())
+    };
+    for transport in ["threads", "mpi"].into_iter().filter(|&transport| transport == "threads" || has_mpi()) {
+        let ran = run(&["run", "s.toml", "--transport", transport]);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        ran.row("6 cases: 6 ok");
+    }
+    let table = run(&["table", "s"]).out;
+    assert!(table.contains("layer:conv2d/c=3/k=8/in=9x8/kernel=3/stride=2/pad=1 batch=1 transport=threads"), "{table}");
+    assert!(table.contains("GB/s") && table.contains("comm:halo width=8 channels=4 batch=1"), "{table}");
+    assert_eq!(run(&["plot", "layers", "s"]).code, 0);
+    assert!(place.path("results/runs/s/layers.svg").is_file());
+    let dry = run(&["run", "layer:dense/c=64/k=32 batch=2 grid=2x1x1x1", "--dry-run"]);
+    dry.row("layer:dense/c=64/k=32 batch=2 grid=2x1x1x1 ranks=2");
+    dry.row("memory: at most");
+    let wrong = run(&["run", "layer:dense/c=64 batch=2"]);
+    assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a number"), "{}", wrong.err);
+}

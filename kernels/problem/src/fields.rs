@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-/// Why a line is not a problem, or cannot be timed.
-#[derive(Debug, thiserror::Error)]
-pub enum ProblemError {
+/// Why a line is not a problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
     /// The first word names no layer.
     #[error("layer of `{line}`: expected one of {expected}, got {got}; correct the first word")]
     Layer {
@@ -27,19 +27,6 @@ pub enum ProblemError {
         /// What was found.
         got: String,
     },
-    /// The pass is unknown or the problem has none of the kind.
-    #[error("pass of `{line}`: expected one of {expected}, got {got}; name another pass")]
-    Pass {
-        /// The line.
-        line: String,
-        /// The passes of this problem.
-        expected: String,
-        /// What was asked for.
-        got: String,
-    },
-    /// The layer does not fit its input.
-    #[error(transparent)]
-    Spec(#[from] shardmark_layers::SpecError),
 }
 
 /// The values of a line by key, with errors that name both.
@@ -54,7 +41,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// A key that is unknown or repeated.
-    pub fn split(line: &'a str, keys: &'static [&'static str]) -> Result<Self, ProblemError> {
+    pub fn split(line: &'a str, keys: &'static [&'static str]) -> Result<Self, LineError> {
         let mut fields = Fields { line, keys, values: vec![None; keys.len()] };
         for word in line.split_whitespace().skip(1) {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -68,8 +55,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The error of a key that expected something else.
-    pub fn error(&self, key: &str, expected: &str, got: &str) -> ProblemError {
-        ProblemError::Value { line: self.line.into(), key: key.into(), expected: expected.into(), got: got.into() }
+    pub fn error(&self, key: &str, expected: &str, got: &str) -> LineError {
+        LineError::Value { line: self.line.into(), key: key.into(), expected: expected.into(), got: got.into() }
     }
 
     /// The text of a key; `nothing` if it is missing.
@@ -81,7 +68,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// The key is missing or its value is no such number.
-    pub fn count(&self, key: &str) -> Result<usize, ProblemError> {
+    pub fn count(&self, key: &str) -> Result<usize, LineError> {
         self.number(key, self.text(key), 1)
     }
 
@@ -89,7 +76,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// The flag has a value.
-    pub fn flag(&self, key: &str) -> Result<bool, ProblemError> {
+    pub fn flag(&self, key: &str) -> Result<bool, LineError> {
         match self.find(key) {
             None => Ok(false),
             Some("") => Ok(true),
@@ -98,18 +85,21 @@ impl<'a> Fields<'a> {
     }
 
     /// A part of a key's value as a number of at least `least`.
-    pub(crate) fn number<T: FromStr + PartialOrd + std::fmt::Display>(
+    ///
+    /// # Errors
+    /// It is no such number.
+    pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(
         &self,
         key: &str,
         text: &str,
         least: T,
-    ) -> Result<T, ProblemError> {
+    ) -> Result<T, LineError> {
         let number = text.parse().ok().filter(|n: &T| *n >= least);
         number.ok_or_else(|| self.error(key, &format!("a number of at least {least}"), text))
     }
 
     /// The values of a key that are joined by `x`.
-    pub(crate) fn list(&self, key: &str) -> Vec<&'a str> {
+    pub fn list(&self, key: &str) -> Vec<&'a str> {
         self.text(key).split('x').collect()
     }
 
