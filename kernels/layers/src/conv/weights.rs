@@ -104,9 +104,10 @@ pub(super) fn sum<T: Real>(
     let (first, others) = (SharedMut::new(dw), SharedMut::new(partial));
     team.run(split.parts(), |thread, part| {
         let (chunk, blocks, rows) = split.part(part);
-        // SAFETY: parts of a chunk write different elements of its gradient.
-        let dw = unsafe {
-            if chunk == 0 { first.as_mut_ptr() } else { others.part((chunk - 1) * len..chunk * len).as_mut_ptr() }
+        let dw = match chunk.checked_sub(1) {
+            None => first.as_mut_ptr(),
+            // SAFETY: the gradient of each chunk but the first has its place there.
+            Some(other) => unsafe { others.as_mut_ptr().add(other * len) },
         };
         let cut = |chunk: usize| chunk * groups.len() / split.chunks;
         let groups = &groups[cut(chunk)..cut(chunk + 1)];
@@ -114,7 +115,8 @@ pub(super) fn sum<T: Real>(
             let next = groups.get(i + 1).map_or(&[][..], |next| &lines[next.clone()]);
             let target = Target { blocks: blocks.clone(), rows: rows.clone(), dw, add: i > 0 };
             let (group, panels) = (Group { lines: &lines[group.clone()], next }, &mut panels.of(thread));
-            // SAFETY: the lines lie inside the box, whose inputs and outputs were checked above, as was dw's length.
+            // SAFETY: the lines lie inside the box, whose inputs and outputs were checked above, as was dw's length; parts of a
+            // chunk write different elements of its gradient.
             unsafe {
                 if apart {
                     problem.sum_apart(&group, &target, panels)
