@@ -54,7 +54,7 @@ fn errors_name_the_key_and_the_line() {
     assert!(error("conv2d n=1 c=3 k=4 in=9x9 kernel=3 stride=1 pad=1 first=1").contains("the word alone"));
     assert!(error("batch_norm n=1 c=3 in=9x9 kernel=3").contains("each of n c in once"));
     assert!(error("leaky_relu n=1 c=3 in=9x9x9x9").contains("one value for each dimension"));
-    assert!(error("adam len=0").contains("a number of at least 1"));
+    assert!(error("adam len=0").contains("a whole number of at least 1"));
     assert!(error("dense n=1 c=3").starts_with("k of `dense"));
     assert!(
         error("conv_transpose2d n=1 c=3 k=4 in=1x9 kernel=2 stride=2 pad=1").starts_with("pad of `conv_transpose2d")

@@ -36,6 +36,9 @@ pub struct Fields<'a> {
     values: Vec<Option<&'a str>>,
 }
 
+/// Digits of a number: products of a few of them are checked in 128 bits.
+const DIGITS: usize = 9;
+
 impl<'a> Fields<'a> {
     /// Splits a line whose words after the first have the given keys, each at most once.
     ///
@@ -94,8 +97,10 @@ impl<'a> Fields<'a> {
         text: &str,
         least: T,
     ) -> Result<T, LineError> {
-        let number = text.parse().ok().filter(|n: &T| *n >= least);
-        number.ok_or_else(|| self.error(key, &format!("a number of at least {least}"), text))
+        let number = text.parse().ok().filter(|n: &T| *n >= least && text.len() <= DIGITS);
+        number.ok_or_else(|| {
+            self.error(key, &format!("a whole number of at least {least} and {DIGITS} digits at most"), text)
+        })
     }
 
     /// The values of a key that are joined by `x`.

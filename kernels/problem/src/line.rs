@@ -55,6 +55,9 @@ impl Kind {
     }
 }
 
+/// Elements of a tensor: its bytes, several times over, then fit into every integer that counts them.
+const MOST_ELEMENTS: u128 = 1 << 46;
+
 /// A layer on a whole input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerLine {
@@ -119,6 +122,13 @@ impl FromStr for LayerLine {
         let layer = LayerLine { kind, dims, x: [fields.count("n")?, d, h, w, c], k, windows, first };
         if kind == Kind::ConvTranspose && layer.output().contains(&0) {
             return Err(fields.error("pad", "a padding that leaves an output", fields.text("pad")));
+        }
+        let weights = [layer.x[4], k, windows[0].kernel, windows[1].kernel, windows[2].kernel];
+        for (key, extents) in [("in", layer.x), ("n", layer.output()), ("c", weights)] {
+            let elements = extents.iter().fold(1u128, |product, &e| product.saturating_mul(e as u128));
+            if elements > MOST_ELEMENTS {
+                return Err(fields.error(key, "tensors of at most 2^46 elements", &elements.to_string()));
+            }
         }
         Ok(layer)
     }

@@ -179,6 +179,7 @@ impl Case {
                 return conflict(name, "at least 1", "0", "give a positive number");
             }
         }
+        self.validate_sizes()?;
         if self.steps == 0 && self.epochs == 0 {
             return conflict("steps", "at least 1 step or epoch", "0", "set steps or epochs");
         }
@@ -197,6 +198,7 @@ impl Case {
         }
         let fraction = |value: f64| (0.0..1.0).contains(&value);
         let positive = |value: f64| value > 0.0;
+        let seconds = |value: f64| value > 0.0 && value <= 1e9;
         for (name, right, range, value) in [
             ("lr", self.lr >= 0.0, "at least 0", self.lr),
             ("momentum", fraction(self.momentum), "0 <= x < 1", self.momentum),
@@ -204,12 +206,48 @@ impl Case {
             ("beta2", fraction(self.beta2), "0 <= x < 1", self.beta2),
             ("eps", positive(self.eps), "more than 0", self.eps),
             ("dropout", self.dropout.given().is_none_or(fraction), "0 <= x < 1", self.dropout.given().unwrap_or(0.0)),
-            ("hang_limit", self.hang_limit.given().is_none_or(positive), "more than 0 s", 0.0),
-            ("timeout", self.timeout.is_none_or(positive), "more than 0 s", 0.0),
+            (
+                "hang_limit",
+                self.hang_limit.given().is_none_or(seconds),
+                "0 < x <= 1e9 s",
+                self.hang_limit.given().unwrap_or(0.0),
+            ),
+            ("timeout", self.timeout.is_none_or(seconds), "0 < x <= 1e9 s", self.timeout.unwrap_or(0.0)),
         ] {
             if !right {
                 return conflict(name, range, &value.to_string(), "give a value in that range");
             }
+        }
+        Ok(())
+    }
+
+    /// Sizes whose bytes, several times over, fit into every integer that counts them.
+    fn validate_sizes(&self) -> Result<(), PlanError> {
+        const MOST: usize = 1_000_000_000;
+        const MOST_ELEMENTS: u128 = 1 << 46;
+        let counts = [
+            ("channels", self.channels),
+            ("batch", self.batch),
+            ("repeat", self.repeat),
+            ("threads_per_rank", self.threads_per_rank),
+            ("steps", self.steps),
+            ("warmup", self.warmup),
+            ("epochs", self.epochs),
+            ("validate", self.validate),
+        ];
+        for (name, count) in counts {
+            if count > MOST {
+                return conflict(name, "at most 1000000000", &count.to_string(), "give a smaller number");
+            }
+        }
+        let extents = [self.batch, self.channels, self.width.0[0], self.width.0[1], self.width.0[2]];
+        let elements = extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
+        if elements > MOST_ELEMENTS {
+            let remedy = "lower batch, channels or width";
+            return conflict("input", "at most 2^46 elements", &elements.to_string(), remedy);
+        }
+        if u128::from(self.bytes.0) > MOST_ELEMENTS {
+            return conflict("bytes", "at most 64 TiB", &self.bytes.print(), "give a smaller payload");
         }
         Ok(())
     }

@@ -15,6 +15,9 @@ use crate::outcome::Outcome;
 use crate::suite::{Suite, split_pair};
 use crate::value::{Axis, Grid, Mode, Value, Volume, Workload};
 
+/// Cases of a suite; each has a process of its own, so nobody waits for more.
+const MOST_CASES: usize = 1_000_000;
+
 /// A case of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
@@ -121,7 +124,12 @@ impl Suite {
         let mut cases = vec![Case::default()];
         for key in KEYS.iter().filter(|key| key.name != "grid" && key.name != "ranks") {
             let Some(values) = self.values(key.name) else { continue };
-            let mut product = Vec::with_capacity(cases.len() * values.len());
+            let count = cases.len().saturating_mul(values.len());
+            if count > MOST_CASES {
+                let (expected, got) = (format!("at most {MOST_CASES} in a suite"), count.to_string());
+                return case::conflict("cases", &expected, &got, "give shorter lists, or several suites");
+            }
+            let mut product = Vec::with_capacity(count);
             for case in &cases {
                 for value in values {
                     let mut case = case.clone();

@@ -74,12 +74,7 @@ pub const KEYS: &[Key] = &[
     key!(warmup, true, "a number", "steps before the timed ones, kept and flagged"),
     key!(repeat, true, "a number", "how often the timed steps are repeated from the same start"),
     key!(epochs, false, "a number", "passes over the dataset instead of steps; 0: count steps"),
-    key!(
-        validate,
-        false,
-        "a number",
-        "samples at the end of the dataset that are held out and evaluated after each epoch"
-    ),
+    key!(validate, false, "a number", "validation samples of the dataset that are evaluated after each epoch"),
     key!(optimizer, false, "sgd | adam", "the optimizer"),
     key!(lr, false, "a number", "learning rate"),
     key!(momentum, false, "a number", "momentum of sgd"),

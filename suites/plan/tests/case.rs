@@ -131,3 +131,21 @@ fn wrong_layers_are_told_by_the_grammar() {
     );
     assert!(error("comm:allreduce bytes=6").starts_with("bytes: expected a positive multiple of 4, got 6"));
 }
+
+#[test]
+fn sizes_that_no_machine_counts_are_refused() {
+    for line in [
+        "cosmoflow batch=18446744073709551615 grid=1x1x1x1",
+        "cosmoflow channels=4000000000 grid=1x1x1x1",
+        "cosmoflow width=18446744073709551615 grid=1x1x1x1",
+        "comm:halo width=100000 batch=1000000 grid=1x1x1x1",
+        "comm:allreduce bytes=1000000GiB grid=1x1x1x1",
+        "layer:leaky_relu/c=18446744073709551615/in=4 grid=1x1x1x1",
+        "layer:conv3d/c=9/k=9/in=999999999x999999999x9/kernel=1/stride=1/pad=0 grid=1x1x1x1",
+        "cosmoflow grid=1x1x1x1 hang_limit=1e300",
+        "cosmoflow grid=1x1x1x1 timeout=-1",
+    ] {
+        let error = Case::parse(line).expect_err(line).to_string();
+        assert!(error.contains("expected") && error.contains("got"), "{error}");
+    }
+}

@@ -62,6 +62,12 @@ impl Samples {
             (0..dataset.len(split).min(limit)).map(|i| Ok(dataset.labels(split, i)?)).collect()
         };
         let labels = all(Split::Train, usize::MAX)?;
+        let held_out = dataset.len(Split::Validation);
+        if case.validate > held_out {
+            let text = "lower validate or make more samples";
+            let expected = format!("validate: expected at most the dataset's {held_out} validation samples");
+            return Err(RankError::Other(format!("{expected}, got {}; {text}", case.validate)));
+        }
         let validation_labels = all(Split::Validation, case.validate)?;
         let epochs = Epochs::new(case.seed, labels.len(), case.batch).ok_or_else(|| {
             RankError::Other(format!(

@@ -12,7 +12,7 @@ use shardmark_comm::{Comm, CommError, CommExt, ReduceOp, agree};
 use shardmark_host::SOLO;
 use shardmark_layers::{Float, Op, ParamSpec};
 use shardmark_networks::{InitScheme, NetPlan, Parameter, Trainer};
-use shardmark_partition::Grid;
+use shardmark_partition::{DIMS, Grid};
 use shardmark_plan::Event;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Setting, Transport};
@@ -29,6 +29,10 @@ pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
             return RankExit::Usage;
         }
     };
+    if let Err(error) = fits(file, grid) {
+        eprintln!("{error}");
+        return RankExit::Usage;
+    }
     let rows = ranks::run(transport, grid.size(), Setting::Auto, |Rank { comm, .. }| {
         let rows = verify::<f32>(comm, file, grid)?;
         if comm.rank() == 0 {
@@ -41,6 +45,20 @@ pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
         Ok(_) => RankExit::Wrong,
         Err(exit) => exit,
     }
+}
+
+/// Refuses a grid with ranks that own nothing of the input.
+fn fits(path: &Path, grid: Grid) -> Result<(), RankError> {
+    let input = ReferenceFile::open(path)?.network.graph()?.input();
+    for (dim, extent) in DIMS.into_iter().zip(input) {
+        let parts = grid.parts(dim);
+        if parts > extent {
+            let text = "use another grid";
+            let what = format!("grid {grid}: expected at most {extent} parts along {dim}, got {parts}; {text}");
+            return Err(RankError::Other(what));
+        }
+    }
+    Ok(())
 }
 
 fn tell(row: &Row) {

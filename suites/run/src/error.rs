@@ -17,6 +17,18 @@ pub enum RunError {
     /// Records cannot be tabulated or drawn.
     #[error(transparent)]
     Report(#[from] shardmark_report::Error),
+    /// A number that is out of its range.
+    #[error("{what}: expected {expected}, got {got}; {remedy}")]
+    Range {
+        /// What it counts.
+        what: &'static str,
+        /// The range.
+        expected: String,
+        /// The number.
+        got: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// No such suite.
     #[error(
         "suite {name}: expected a TOML file, or one of the suites {}, got neither; see `shardmark list`",
@@ -114,6 +126,7 @@ impl RunError {
             RunError::Plan(_) | RunError::NoSuite { .. } | RunError::Launcher { .. } | RunError::NoCases { .. } => {
                 Exit::Usage
             }
+            RunError::Range { .. } => Exit::Usage,
             RunError::OnlySuites { .. } | RunError::NoSweep { .. } | RunError::Mixed { .. } => Exit::Usage,
             _ => Exit::Failed,
         }

@@ -24,8 +24,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cli::Command;
+use shardmark_plan::exit::Exit;
 
 fn main() -> ExitCode {
+    end_quietly_without_readers();
+    tell_panics();
     let cli = cli::Cli::parse();
     let exit = match &cli.command {
         Command::List(arguments) => commands::list(arguments),
@@ -46,4 +49,23 @@ fn main() -> ExitCode {
             error.exit().into()
         }
     }
+}
+
+/// Ends this program, as others, when who reads its output goes away (`shardmark table | head`).
+fn end_quietly_without_readers() {
+    // SAFETY: sets a signal's default before any other thread runs.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// A panic is a line for people. One that only says that output cannot be written (a full disk) is no fault of ours.
+fn tell_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        if let Some((_, why)) = message.split_once("failed printing to stdout: ") {
+            eprintln!("shardmark: standard output: expected to write, got '{why}'; free space or write elsewhere");
+            std::process::exit(Exit::Failed as i32);
+        }
+        let place = info.location().map_or(String::new(), |at| format!(" at {}:{}", at.file(), at.line()));
+        eprintln!("shardmark: internal error: {message}{place}; please report it with the command");
+    }));
 }

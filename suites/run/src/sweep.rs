@@ -46,10 +46,12 @@ impl Sweep<'_> {
         self.results.write_context(&self.context)?;
         let mut report = Report::new(&planned);
         let mut count = Counts::default();
+        let mut failed_before = false;
         for (index, planned) in planned.iter().enumerate() {
             let name = format!("case {}/{}", index + 1, report.total);
             if let Some(outcome) = self.results.outcome(&planned.case).filter(|&outcome| !self.again(outcome)) {
                 report.row(None, &planned.case, outcome, None, "done before");
+                failed_before |= outcome.is_failure();
                 count.add(outcome);
                 continue;
             }
@@ -77,6 +79,9 @@ impl Sweep<'_> {
             columns::seconds(start.elapsed().as_secs_f64()),
             self.results.path().display()
         );
+        if failed_before && !count.interrupted {
+            println!("cases that failed before are not run again; add --retry to run them");
+        }
         if count.interrupted {
             println!("interrupted; finish with `shardmark resume {}`", self.results.path().display());
         }

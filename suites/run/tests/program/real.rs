@@ -108,5 +108,5 @@ fn layers_and_bare_communication_are_workloads() {
     dry.row("layer:dense/c=64/k=32 batch=2 grid=2x1x1x1 ranks=2");
     dry.row("memory: at most");
     let wrong = run(&["run", "layer:dense/c=64 batch=2"]);
-    assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a number"), "{}", wrong.err);
+    assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a whole number"), "{}", wrong.err);
 }
