@@ -17,16 +17,7 @@ const PEAK_SAMPLES: usize = 200;
 const STREAM_SAMPLES: usize = 3;
 
 fn main() -> std::io::Result<()> {
-    if let Some(complaint) = Isa::complaint() {
-        eprintln!("{complaint}");
-    }
-    let mut session = Session::new(std::io::stdin().lock(), std::io::stdout().lock());
-    while let Some(request) = session.next_request()? {
-        if let Err(error) = serve(&request, &mut session) {
-            session.refuse(&error)?;
-        }
-    }
-    Ok(())
+    Session::new(std::io::stdin().lock(), std::io::stdout().lock()).run(serve)
 }
 
 fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -> Result<(), Box<dyn Error>> {

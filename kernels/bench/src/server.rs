@@ -13,6 +13,8 @@
 //! or `error: ..`, after which the server goes on. It ends with its input.
 
 use crate::Amount;
+use shardmark_layers::conv::Isa;
+use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, BufRead, Write};
 
@@ -82,6 +84,22 @@ impl<R: BufRead, W: Write> Session<R, W> {
     /// Reads requests from `input` and answers to `output`.
     pub fn new(input: R, output: W) -> Self {
         Session { input, output, next: None }
+    }
+
+    /// Serves requests until the input ends; what `serve` cannot do is refused.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn run(mut self, serve: impl Fn(&Request, &mut Self) -> Result<(), Box<dyn Error>>) -> io::Result<()> {
+        if let Some(complaint) = Isa::complaint() {
+            eprintln!("{complaint}");
+        }
+        while let Some(request) = self.next_request()? {
+            if let Err(error) = serve(&request, &mut self) {
+                self.refuse(&error)?;
+            }
+        }
+        Ok(())
     }
 
     /// The next request; `None` at the end of the input. What is no request is refused.

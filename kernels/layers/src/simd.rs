@@ -21,15 +21,33 @@ const AHEAD: usize = 1024;
 /// A store to a line that is not in the cache waits for it, and the hardware runs ahead of loads more boldly than of stores:
 /// a sweep that only writes runs at twice the speed when its lines are asked for as if they were read.
 #[inline(always)]
-pub(crate) fn prefetch<T>(values: &[T]) {
+pub(crate) fn prefetch_written<T>(values: &[T]) {
+    prefetch(values.as_ptr().wrapping_add(AHEAD));
+}
+
+/// Asks for the cache line at `p`, in the first-level cache; any address will do.
+#[inline(always)]
+pub(crate) fn prefetch<T>(p: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; it may name any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(values.as_ptr().wrapping_add(AHEAD).cast(), _MM_HINT_T0);
-    }
+    hint::<{ std::arch::x86_64::_MM_HINT_T0 }, T>(p);
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = values;
+    let _ = p;
+}
+
+/// The same for the second-level cache.
+#[inline(always)]
+pub(crate) fn prefetch_second<T>(p: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    hint::<{ std::arch::x86_64::_MM_HINT_T1 }, T>(p);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn hint<const LEVEL: i32, T>(p: *const T) {
+    // SAFETY: a hint, which never faults; SSE is part of the target.
+    unsafe { std::arch::x86_64::_mm_prefetch::<LEVEL>(p.cast()) };
 }
 
 /// `sign > 0 ? values : slope * values`: a leaky ReLU of values that are their own sign, the gradient of one else.

@@ -56,7 +56,13 @@ impl Kind {
 }
 
 /// Elements of a tensor: its bytes, several times over, then fit into every integer that counts them.
-const MOST_ELEMENTS: u128 = 1 << 46;
+pub const MOST_ELEMENTS: u128 = 1 << 46;
+
+/// The elements of a tensor with these extents, if they are more than [`MOST_ELEMENTS`].
+pub fn too_many(extents: Shape) -> Option<u128> {
+    let elements = extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
+    (elements > MOST_ELEMENTS).then_some(elements)
+}
 
 /// A layer on a whole input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +131,7 @@ impl FromStr for LayerLine {
         }
         let weights = [layer.x[4], k, windows[0].kernel, windows[1].kernel, windows[2].kernel];
         for (key, extents) in [("in", layer.x), ("n", layer.output()), ("c", weights)] {
-            let elements = extents.iter().fold(1u128, |product, &e| product.saturating_mul(e as u128));
-            if elements > MOST_ELEMENTS {
+            if let Some(elements) = too_many(extents) {
                 return Err(fields.error(key, "tensors of at most 2^46 elements", &elements.to_string()));
             }
         }

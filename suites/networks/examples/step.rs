@@ -7,7 +7,6 @@ use shardmark_bench::server::{Request, Session};
 use shardmark_comm::solo;
 use shardmark_host::{HugePages, Team};
 use shardmark_layers::Op;
-use shardmark_layers::conv::Isa;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_networks::{Cosmoflow, Graph, InitScheme, NetPlan, Trainer, Variant};
@@ -26,16 +25,7 @@ const CHANNELS: usize = 4;
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 1e-3, momentum: 0.0, weight_decay: 0.0 };
 
 fn main() -> std::io::Result<()> {
-    if let Some(complaint) = Isa::complaint() {
-        eprintln!("{complaint}");
-    }
-    let mut session = Session::new(std::io::stdin().lock(), std::io::stdout().lock());
-    while let Some(request) = session.next_request()? {
-        if let Err(error) = serve(&request, &mut session) {
-            session.refuse(&error)?;
-        }
-    }
-    Ok(())
+    Session::new(std::io::stdin().lock(), std::io::stdout().lock()).run(serve)
 }
 
 fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -> Result<(), Box<dyn Error>> {

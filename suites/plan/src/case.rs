@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use shardmark_problem::{Kind, LayerLine};
+use shardmark_problem::{Kind, LayerLine, MOST_ELEMENTS, too_many};
 
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
@@ -224,7 +224,6 @@ impl Case {
     /// Sizes whose bytes, several times over, fit into every integer that counts them.
     fn validate_sizes(&self) -> Result<(), PlanError> {
         const MOST: usize = 1_000_000_000;
-        const MOST_ELEMENTS: u128 = 1 << 46;
         let counts = [
             ("channels", self.channels),
             ("batch", self.batch),
@@ -240,9 +239,8 @@ impl Case {
                 return conflict(name, "at most 1000000000", &count.to_string(), "give a smaller number");
             }
         }
-        let extents = [self.batch, self.channels, self.width.0[0], self.width.0[1], self.width.0[2]];
-        let elements = extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
-        if elements > MOST_ELEMENTS {
+        let [d, h, w] = self.width.0;
+        if let Some(elements) = too_many([self.batch, d, h, w, self.channels]) {
             let remedy = "lower batch, channels or width";
             return conflict("input", "at most 2^46 elements", &elements.to_string(), remedy);
         }

@@ -19,7 +19,7 @@ const FEW_SEGMENTS: usize = 5;
 const CHUNK: usize = 16;
 
 /// A box of outputs over N, D, H, W by steps in the arrays that are read and written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
     /// Offset of the first output's first input.
     pub x0: usize,
@@ -115,24 +115,20 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
         if blocks == 0 {
             continue;
         }
-        let per;
-        let mut plan =
-            Plan { by_segments: kernels.gather[vecs - 1], width: vecs * lanes, segments: Segments::default() };
-        if inputs.by_taps(vecs) {
+        let by_taps = inputs.by_taps(vecs);
+        let (mut by_segments, width, segments) = if by_taps {
             let long = sweep.extent[3] >= LONG;
-            plan.by_segments = if long { kernels.taps_long } else { kernels.taps_single };
-            plan.width = TAPS * lanes;
-            per = if long { LONG } else { 1 };
-            plan.segments = Segments::new(sweep, per);
-            scratch.reduction.cut(&inputs, rows, true, plan.width * T::BYTES);
+            let by_segments = if long { kernels.taps_long } else { kernels.taps_single };
+            (by_segments, TAPS * lanes, Segments::new(sweep, if long { LONG } else { 1 }))
         } else {
-            per = outputs_per_segment(vecs);
-            plan.segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
-            if plan.segments.x_step * T::BYTES % SAME_SET == 0 {
-                plan.by_segments = &plan.by_segments[..plan.by_segments.len().min(FEW_SEGMENTS)];
-            }
-            scratch.reduction.cut(&inputs, rows, false, plan.width * T::BYTES);
+            let per = outputs_per_segment(vecs);
+            (kernels.gather[vecs - 1], vecs * lanes, Segments::new(sweep.with_last(sweep.inner(per)), per))
+        };
+        if !by_taps && segments.x_step * T::BYTES % SAME_SET == 0 {
+            by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
         }
+        scratch.reduction.cut(&inputs, rows, by_taps, width * T::BYTES);
+        let plan = Plan { by_segments, width, segments };
         let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
         let chunks = tiles.div_ceil(CHUNK);
         let Scratch { reduction, segments } = &*scratch;
@@ -162,7 +158,6 @@ struct Plan<T: 'static> {
 /// A box as segments of `per` outputs along its last dimension. A last segment that would reach beyond the box starts
 /// earlier and leaves the outputs of its predecessor alone; in a box of fewer than `per` outputs a segment is one
 /// output, repeated.
-#[derive(Default)]
 struct Segments {
     sweep: Sweep,
     per: usize,

@@ -48,30 +48,6 @@ pub(super) trait Simd {
     }
 }
 
-/// Asks for the cache line at `p`; any address will do.
-#[inline(always)]
-pub(super) fn prefetch<T>(p: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which never faults; SSE is part of the target.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = p;
-}
-
-/// The same for the second-level cache.
-#[inline(always)]
-pub(super) fn prefetch_second<T>(p: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which never faults; SSE is part of the target.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(p.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = p;
-}
-
 /// Plain arrays of 16 bytes, which every compiler keeps in registers of the baseline instruction set.
 pub(super) struct Portable<T, const LANES: usize>(std::marker::PhantomData<T>);
 

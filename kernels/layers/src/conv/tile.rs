@@ -10,7 +10,8 @@
 //! Channels are last, so that the inputs `x[w*stride .. +KW, 0..C]` of an output are one contiguous run: few input
 //! channels need no kernel of their own.
 
-use super::simd::{Simd, prefetch};
+use super::simd::Simd;
+use crate::simd::prefetch;
 
 /// Most segments of a `gather` tile.
 pub(super) const MAX_SEGS: usize = 7;

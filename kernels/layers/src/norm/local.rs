@@ -3,7 +3,7 @@
 
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -150,7 +150,7 @@ fn normalise_strip<T: Float, const L: usize>(channels: &Channels<T>, slope: T, f
     let c = channels.mean.len();
     let affine = Affine::<T, L>::of(channels, first);
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
-        prefetch(&y[first..]);
+        prefetch_written(&y[first..]);
         let z = affine.apply(strip::<T, L>(&x[first..]));
         y[first..first + L].copy_from_slice(&leaky(slope, z, z));
     }

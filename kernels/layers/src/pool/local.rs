@@ -4,7 +4,7 @@
 use super::Pool;
 use crate::Float;
 use crate::lines::{Boxes, Lines, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Layout};
@@ -39,28 +39,13 @@ pub(super) trait Join {
     fn finish<T: Float>(joined: T, taps: T) -> T;
 }
 
-/// Average pooling.
+/// Average pooling, and its gradient.
 pub(super) struct Mean;
 
 /// Max pooling.
 pub(super) struct Max;
 
-/// The gradient of average pooling.
-struct Sum;
-
 impl Join for Mean {
-    #[inline(always)]
-    fn join<T: Float>(a: T, b: T) -> T {
-        a + b
-    }
-
-    #[inline(always)]
-    fn finish<T: Float>(joined: T, taps: T) -> T {
-        joined / taps
-    }
-}
-
-impl Join for Sum {
     #[inline(always)]
     fn join<T: Float>(a: T, b: T) -> T {
         a + b
@@ -211,9 +196,9 @@ multiversion! {
         buffer: &mut [T],
         out: &mut [T],
     ) {
-        join_rows::<T, Sum>(dy, rows, buffer);
+        join_rows::<T, Mean>(dy, rows, buffer);
         // Divided here, not once for each input that an output reaches.
-        buffer.iter_mut().for_each(|sum| *sum = Sum::finish(*sum, taps));
+        buffer.iter_mut().for_each(|sum| *sum = Mean::finish(*sum, taps));
         match through {
             None => spread::<T, false>(buffer, readers, T::ONE, &[], out),
             Some((slope, x)) => spread::<T, true>(buffer, readers, slope, x, out),
@@ -310,7 +295,7 @@ fn spread_strip<T: Float, const L: usize, const LEAKY: bool>(
     y: &[T],
     out: &mut [T],
 ) {
-    prefetch(out);
+    prefetch_written(out);
     let mut sum = if count == 0 { [T::ZERO; L] } else { strip::<T, L>(&line[first * c + ch..]) };
     for reader in first + 1..first + count {
         let next = strip::<T, L>(&line[reader * c + ch..]);
