@@ -1,8 +1,9 @@
 //! The communicator: what the ranks of a group can say to each other.
 
 use crate::data::{Data, Dtype};
-use crate::error::Result;
+use crate::error::{CommError, Result};
 use crate::reduce::ReduceOp;
+use std::ops::Range;
 
 /// Keys that users may pass: 0 up to this, exclusive. The rest of the key space belongs to the collectives.
 pub const KEYS: u32 = 1 << 20;
@@ -61,6 +62,16 @@ pub trait Comm {
     /// Starts an element-wise reduction over all ranks; `wait` gives the reduced data. All ranks pass equal lengths.
     fn iallreduce(&self, data: Data, op: ReduceOp) -> Result<Request>;
 
+    /// Starts an element-wise reduction that leaves the sums of `counts[r]` consecutive elements on each rank `r`: `wait`
+    /// gives `data` with this rank's sums in their place; what it then holds elsewhere is unspecified. All ranks pass
+    /// the same `counts`, which add up to the length of `data`.
+    fn ireduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Request>;
+
+    /// Starts the completion of a payload of which each rank `r` has `counts[r]` consecutive elements: `wait` gives
+    /// `data` with the elements of the others in their places. All ranks pass the same `counts`, which add up to
+    /// the length of `data`.
+    fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request>;
+
     /// Advances everything outstanding without blocking. To be called between the parts of a kernel, because some
     /// transports move nothing while no call is running.
     fn progress(&self) -> Result<()>;
@@ -78,13 +89,25 @@ pub trait Comm {
         self.wait(request)
     }
 
-    /// Reduces element-wise and leaves `counts[r]` consecutive elements on each rank `r`.
-    /// All ranks pass the same `counts`, which add up to the length of `data`.
-    fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data>;
+    /// [`Comm::ireduce_scatter`] from start to end; gives the own sums alone.
+    fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data> {
+        let request = self.ireduce_scatter(data, counts, op)?;
+        Ok(self.wait(request)?.copy(own_part(counts, self.rank())))
+    }
 
     /// Concatenates the data of all ranks in rank order; rank `r` contributes `counts[r]` elements.
     /// All ranks pass the same `counts`.
-    fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data>;
+    fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data> {
+        let own = own_part(counts, self.rank());
+        if data.len() != own.len() {
+            let (expected, got) = (own.len(), data.len());
+            return Err(CommError::Counts { what: "allgatherv: own count", expected, got });
+        }
+        let mut whole = Data::zeros(data.dtype(), counts.iter().sum());
+        whole.write(own.start, &data);
+        let request = self.iallgatherv(whole, counts)?;
+        self.wait(request)
+    }
 
     /// Sends the consecutive parts of `data` to the ranks in order and concatenates what they send here.
     /// `send_counts[r]` here equals `recv_counts[rank]` on rank `r`.
@@ -109,4 +132,10 @@ pub trait Comm {
     /// Splits into one communicator for each colour, ordered by `key`, then by rank; `None` takes part and gets none.
     /// Collective.
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Box<dyn Comm>>>;
+}
+
+/// Where the elements of a rank lie; empty where `counts` has none for it.
+fn own_part(counts: &[usize], rank: usize) -> Range<usize> {
+    let start = counts.iter().take(rank).sum();
+    start..start + counts.get(rank).copied().unwrap_or(0)
 }

@@ -204,6 +204,16 @@ impl<C: Comm> Comm for Counted<C> {
         self.inner.iallreduce(data, op)
     }
 
+    fn ireduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Request> {
+        self.collective(Collective::ReduceScatter, data.bytes());
+        self.inner.ireduce_scatter(data, counts, op)
+    }
+
+    fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request> {
+        self.collective(Collective::Allgatherv, data.bytes());
+        self.inner.iallgatherv(data, counts)
+    }
+
     fn progress(&self) -> Result<()> {
         self.inner.progress()
     }
@@ -214,16 +224,6 @@ impl<C: Comm> Comm for Counted<C> {
 
     fn wait(&self, request: Request) -> Result<Data> {
         self.inner.wait(request)
-    }
-
-    fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data> {
-        self.collective(Collective::ReduceScatter, data.bytes());
-        self.inner.reduce_scatter(data, counts, op)
-    }
-
-    fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data> {
-        self.collective(Collective::Allgatherv, counts.iter().sum::<usize>() * data.dtype().size());
-        self.inner.allgatherv(data, counts)
     }
 
     fn alltoallv(&self, data: Data, send_counts: &[usize], recv_counts: &[usize]) -> Result<Data> {

@@ -37,6 +37,16 @@ pub trait CommExt: Comm {
         self.iallreduce(T::wrap(vec), op)
     }
 
+    /// Starts a reduction that leaves `counts[rank]` sums here.
+    fn ireduce_scatter_vec<T: Elem>(&self, vec: Vec<T>, counts: &[usize], op: ReduceOp) -> Result<Request> {
+        self.ireduce_scatter(T::wrap(vec), counts, op)
+    }
+
+    /// Starts the completion of a vector of which `counts[rank]` elements are here.
+    fn iallgatherv_vec<T: Elem>(&self, vec: Vec<T>, counts: &[usize]) -> Result<Request> {
+        self.iallgatherv(T::wrap(vec), counts)
+    }
+
     /// Element-wise reduction over all ranks.
     fn allreduce_vec<T: Elem>(&self, vec: Vec<T>, op: ReduceOp) -> Result<Vec<T>> {
         T::unwrap(self.allreduce(T::wrap(vec), op)?)

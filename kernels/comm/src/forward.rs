@@ -29,6 +29,12 @@ macro_rules! forward {
             fn iallreduce(&self, data: Data, op: ReduceOp) -> Result<Request> {
                 (**self).iallreduce(data, op)
             }
+            fn ireduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Request> {
+                (**self).ireduce_scatter(data, counts, op)
+            }
+            fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request> {
+                (**self).iallgatherv(data, counts)
+            }
             fn progress(&self) -> Result<()> {
                 (**self).progress()
             }
@@ -40,12 +46,6 @@ macro_rules! forward {
             }
             fn allreduce(&self, data: Data, op: ReduceOp) -> Result<Data> {
                 (**self).allreduce(data, op)
-            }
-            fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data> {
-                (**self).reduce_scatter(data, counts, op)
-            }
-            fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data> {
-                (**self).allgatherv(data, counts)
             }
             fn alltoallv(&self, data: Data, send_counts: &[usize], recv_counts: &[usize]) -> Result<Data> {
                 (**self).alltoallv(data, send_counts, recv_counts)

@@ -73,11 +73,12 @@ pub fn run_all(comm: &dyn Comm) -> Result<usize, ConformanceError> {
     for first in 1..=comm.size() {
         let color = u32::from(comm.rank() >= first);
         let part = comm.split(Some(color), 0).map_err(|e| failed("split", e.into()))?;
-        let part = part.ok_or_else(|| failed("split", Wrong::Value("expected a communicator, got none".into())))?;
+        let part = split::expect(part).map_err(|cause| failed("split", cause))?;
         passed += run_checks(&*part)?;
     }
     for (name, check) in [
         ("long allreduce", overlap::long_allreduce as Check),
+        ("scattered and gathered updates", overlap::scatter_and_gather),
         ("split", split::shapes),
         ("split along every axis of every process grid", split::grids),
         ("split of a split", split::nested),

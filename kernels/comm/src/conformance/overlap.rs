@@ -1,5 +1,6 @@
 //! Checks of operations that overlap.
 
+use super::split::expect;
 use super::{Wrong, equal, mark, marks};
 use crate::comm::Comm;
 use crate::ext::CommExt;
@@ -57,4 +58,42 @@ pub fn long_allreduce(comm: &dyn Comm) -> Result<(), Wrong> {
     let ranks = 31 * size * (size - 1) / 2;
     let expected = (0..len).map(|i| (ranks + size * i) as u8).collect();
     equal("long sum", comm.wait_vec::<u8>(long)?, expected)
+}
+
+/// Sharded updates: sums are scattered on one communicator; what each rank makes of its own is gathered on another, as
+/// soon as it is there, which is sooner on some ranks than on others. Long and uneven, also with empty, parts.
+pub fn scatter_and_gather(comm: &dyn Comm) -> Result<(), Wrong> {
+    const BUCKETS: usize = 7;
+    let (rank, size) = (comm.rank(), comm.size());
+    let second = expect(comm.split(Some(0), rank as u32)?)?;
+    let counts = |bucket: usize| -> Vec<usize> {
+        (0..size).map(|r| if (r + bucket).is_multiple_of(3) { 0 } else { 70_000 / (r + 1) + 9 * bucket }).collect()
+    };
+    let total = |bucket: usize| counts(bucket).iter().sum::<usize>();
+    let sum = |bucket: usize, i: usize| (0..size).map(|r| mark(r + bucket, i)).sum::<i32>();
+    let mut gathers = Vec::new();
+    let mut scatters = std::collections::VecDeque::new();
+    for bucket in 0..BUCKETS {
+        let request = comm.ireduce_scatter_vec(marks(rank + bucket, total(bucket)), &counts(bucket), ReduceOp::Sum)?;
+        scatters.push_back((bucket, request));
+        // Rank 0 waits at once, the others let up to `rank` of them run.
+        while scatters.len() > rank || (bucket + 1 == BUCKETS && !scatters.is_empty()) {
+            let Some((bucket, request)) = scatters.pop_front() else { break };
+            let mut values = comm.wait_vec::<i32>(request)?;
+            let counts = counts(bucket);
+            let first = counts[..rank].iter().sum::<usize>();
+            let own = first..first + counts[rank];
+            equal("own sums", values[own.clone()].to_vec(), own.clone().map(|i| sum(bucket, i)).collect())?;
+            for (i, value) in values.iter_mut().enumerate() {
+                *value = if own.contains(&i) { *value - 1 } else { -7 };
+            }
+            gathers.push((bucket, second.iallgatherv_vec(values, &counts)?));
+        }
+        comm.progress()?;
+    }
+    for (bucket, request) in gathers {
+        let expected = (0..total(bucket)).map(|i| sum(bucket, i) - 1).collect();
+        equal("what all made of their sums", second.wait_vec::<i32>(request)?, expected)?;
+    }
+    Ok(())
 }

@@ -5,7 +5,8 @@ use crate::comm::Comm;
 use crate::ext::CommExt;
 use crate::reduce::ReduceOp;
 
-fn expect(part: Option<Box<dyn Comm>>) -> Result<Box<dyn Comm>, Wrong> {
+/// The part of this rank, which has to be there.
+pub fn expect(part: Option<Box<dyn Comm>>) -> Result<Box<dyn Comm>, Wrong> {
     part.ok_or_else(|| Wrong::Value("split: expected a communicator, got none".into()))
 }
 

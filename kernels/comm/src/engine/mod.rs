@@ -11,7 +11,8 @@ mod split;
 mod tree;
 
 pub(crate) use self::collectives::TAGS;
-use self::collectives::{Machine, allgatherv, allreduce, alltoallv, barrier, broadcast, reduce_scatter};
+use self::collectives::pieces::Pieces;
+use self::collectives::{Machine, alltoallv, barrier, broadcast};
 use self::core::{Core, Op};
 use self::group::Group;
 use crate::board::{Operation, Slot};
@@ -111,7 +112,17 @@ impl<T: Transport + 'static> Comm for Engine<T> {
     }
 
     fn iallreduce(&self, data: Data, op: ReduceOp) -> Result<Request> {
-        self.start("allreduce", |link| allreduce::Allreduce::start(link, data, op))
+        self.start("allreduce", |link| Pieces::allreduce(link, data, op))
+    }
+
+    fn ireduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Request> {
+        check_counts("reduce_scatter: counts", counts, self.size(), data.len())?;
+        self.start("reduce_scatter", |link| Pieces::reduce_scatter(link, data, counts, op))
+    }
+
+    fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request> {
+        check_counts("allgatherv: counts", counts, self.size(), data.len())?;
+        self.start("allgatherv", |link| Pieces::allgather(link, data, counts))
     }
 
     fn progress(&self) -> Result<()> {
@@ -124,17 +135,6 @@ impl<T: Transport + 'static> Comm for Engine<T> {
 
     fn wait(&self, request: Request) -> Result<Data> {
         self.core.wait(request)
-    }
-
-    fn reduce_scatter(&self, data: Data, counts: &[usize], op: ReduceOp) -> Result<Data> {
-        check_counts("reduce_scatter: counts", counts, self.size(), data.len())?;
-        self.run("reduce_scatter", |link| reduce_scatter::ReduceScatter::start(link, data, counts, op))
-    }
-
-    fn allgatherv(&self, data: Data, counts: &[usize]) -> Result<Data> {
-        check_counts("allgatherv: counts", counts, self.size(), counts.iter().sum())?;
-        check_equal("allgatherv: own count", data.len(), counts[self.rank()])?;
-        self.run("allgatherv", |link| allgatherv::start(link, data, counts))
     }
 
     fn alltoallv(&self, data: Data, send_counts: &[usize], recv_counts: &[usize]) -> Result<Data> {

@@ -1,10 +1,17 @@
 //! All-to-all by direct exchange; empty parts need no message.
 
-use super::allgatherv::Concatenate;
-use super::{Exchange, Link, offsets};
-use crate::data::Data;
+use super::{Exchange, Link, Machine, offsets};
+use crate::data::{Data, Dtype};
 use crate::error::Result;
 use crate::transport::Transport;
+
+/// Waits for the parts and concatenates them.
+pub struct Concatenate<T: Transport> {
+    exchange: Exchange<T>,
+    dtype: Dtype,
+    /// Elements of all parts together.
+    len: usize,
+}
 
 /// Sends part `j` to rank `j`.
 pub fn start<T: Transport>(
@@ -25,4 +32,15 @@ pub fn start<T: Transport>(
     }
     exchange.put(rank, data.copy(at[rank]..at[rank + 1]));
     Ok(Concatenate { exchange, dtype, len: recv_counts.iter().sum() })
+}
+
+impl<T: Transport> Machine<T> for Concatenate<T> {
+    fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
+        let done = self.exchange.advance(link, &mut Vec::new())?;
+        Ok(done.then(|| self.exchange.concatenate(self.dtype, self.len)))
+    }
+
+    fn missing(&self, ranks: &mut Vec<usize>) {
+        self.exchange.missing(ranks);
+    }
 }

@@ -3,14 +3,12 @@
 //! A machine posts its first messages when it starts and goes on whenever it is advanced. All machines are built on one
 //! part, the [`Exchange`]. Each collective has [`TAGS`] tags of its own, by its number on its communicator.
 
-pub mod allgatherv;
-pub mod allreduce;
 pub mod alltoallv;
 pub mod barrier;
 pub mod broadcast;
 mod exchange;
 mod fold;
-pub mod reduce_scatter;
+pub mod pieces;
 
 pub use exchange::Exchange;
 
