@@ -57,6 +57,10 @@ pub enum CollectiveKind {
     AllReduce,
     /// Ordered merge of records along a tree, result on all.
     TreeAllReduce,
+    /// Element-wise reduction, a part of the result on each.
+    ReduceScatter,
+    /// The parts of all, on all.
+    AllGather,
 }
 
 /// What a Step does.

@@ -5,9 +5,8 @@ use crate::clock::lap;
 use crate::error::TrainError;
 use crate::exchange::{Arrival, Pending, finish, post};
 use crate::stage::{Boxes, Stage};
-use crate::trainer::{Reduction, Trainer};
-use shardmark_comm::{CommExt, ReduceOp};
-use shardmark_layers::{Float, Param};
+use crate::trainer::Trainer;
+use shardmark_layers::Float;
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ struct Deferred<T> {
 impl<T: Float> Trainer<'_, T> {
     /// Propagates the gradient of the prediction and starts the reduction of every parameter gradient.
     pub(crate) fn backward(&mut self, dpred: Block<T>) -> Result<(), TrainError> {
-        let start = Instant::now();
+        let (start, updates) = (Instant::now(), self.clock.phases.optimizer);
         let mut dy = dpred;
         let mut deferred: Option<Deferred<T>> = None;
         let stages = Arc::clone(&self.stages);
@@ -60,11 +59,15 @@ impl<T: Float> Trainer<'_, T> {
             if let Some(output) = self.moved_away[i + 1].take() {
                 self.pool.give(output);
             }
+            if self.comm.size() > 1 {
+                self.look()?;
+            }
         }
         self.finish_deferred(deferred.take())?;
         // Of a lone layer; a network's is empty.
         self.input_gradient = dy;
         lap(start, &mut self.clock.phases.backward);
+        self.clock.phases.backward -= self.clock.phases.optimizer - updates;
         Ok(())
     }
 
@@ -131,51 +134,6 @@ impl<T: Float> Trainer<'_, T> {
         layers[i].backward_params(&env, &tensors[i], &dy, &stages[i].own_y)?;
         lap(start, &mut clock.layers[i].backward_params);
         self.pool.give(dy);
-        if self.comm.size() > 1 {
-            let start = Instant::now();
-            let bucket = take_gradients(self.layers[i].params_mut());
-            let request = self.comm.iallreduce_vec::<T>(bucket, ReduceOp::Sum)?;
-            self.comm.progress()?;
-            lap(start, &mut self.clock.phases.grad_exposed);
-            self.reductions.push(Reduction { layer: i, request, started: start });
-        }
-        Ok(())
+        self.reduce(i)
     }
-
-    /// Waits for the reductions in the order in which they were started.
-    pub(crate) fn finish_reductions(&mut self) -> Result<(), TrainError> {
-        let mut reductions = std::mem::take(&mut self.reductions);
-        for Reduction { layer, request, started } in reductions.drain(..) {
-            let start = Instant::now();
-            let bucket = self.comm.wait_vec::<T>(request)?;
-            give_gradients(self.layers[layer].params_mut(), bucket);
-            lap(start, &mut self.clock.phases.grad_exposed);
-            lap(started, &mut self.clock.phases.grad_total);
-        }
-        self.reductions = reductions;
-        Ok(())
-    }
-}
-
-/// The gradients of a layer as one payload: the first one's memory, which the others are appended to. The first is the
-/// weight, beside which the others are small, so almost nothing is copied.
-fn take_gradients<T: Float>(params: &mut [Param<T>]) -> Vec<T> {
-    let Some((first, others)) = params.split_first_mut() else { return Vec::new() };
-    let mut bucket = std::mem::take(&mut first.grad);
-    bucket.reserve_exact(others.iter().map(|p| p.grad.len()).sum());
-    others.iter().for_each(|p| bucket.extend_from_slice(&p.grad));
-    bucket
-}
-
-/// Undoes [`take_gradients`].
-fn give_gradients<T: Float>(params: &mut [Param<T>], mut bucket: Vec<T>) {
-    let Some((first, others)) = params.split_first_mut() else { return };
-    let mut at = first.value.len();
-    for param in others {
-        let end = at + param.grad.len();
-        param.grad.copy_from_slice(&bucket[at..end]);
-        at = end;
-    }
-    bucket.truncate(first.value.len());
-    first.grad = bucket;
 }

@@ -18,6 +18,8 @@ impl NetPlan {
                     let kind = match kind {
                         CollectiveKind::AllReduce => Collective::Allreduce,
                         CollectiveKind::TreeAllReduce => Collective::TreeAllreduce,
+                        CollectiveKind::ReduceScatter => Collective::ReduceScatter,
+                        CollectiveKind::AllGather => Collective::Allgatherv,
                     };
                     counts.record_collective(kind, group.parts(&self.grid), bytes);
                 }

@@ -81,16 +81,6 @@ impl<T: Float> Trainer<'_, T> {
         Ok(y)
     }
 
-    /// Advances the messages under way.
-    pub(crate) fn look(&mut self) -> Result<(), TrainError> {
-        let start = Instant::now();
-        self.comm.progress()?;
-        let phases = &mut self.clock.phases;
-        let exposed = if self.reductions.is_empty() { &mut phases.halo_exposed } else { &mut phases.grad_exposed };
-        lap(start, exposed);
-        Ok(())
-    }
-
     fn run_forward(&mut self, i: usize, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
         let Self { layers, groups, team, seed, step, training, clock, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, *training);

@@ -6,6 +6,7 @@
 
 mod accounting;
 mod backward;
+mod bucket;
 mod clock;
 mod cosmoflow;
 mod counts;
@@ -22,6 +23,7 @@ mod pool;
 mod stage;
 mod steps;
 mod trainer;
+mod update;
 
 #[cfg(test)]
 mod tests;

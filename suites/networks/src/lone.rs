@@ -6,6 +6,7 @@ mod tests;
 use crate::clock::lap;
 use crate::error::TrainError;
 use crate::trainer::Trainer;
+use crate::update::Goal;
 use shardmark_layers::Float;
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -48,8 +49,9 @@ impl<T: Float> Trainer<'_, T> {
     /// # Errors
     /// When communication fails.
     pub fn lone_backward(&mut self, dy: Block<T>) -> Result<(), TrainError> {
+        self.goal = Goal::Gradients;
         self.backward(dy)?;
-        self.finish_reductions()?;
+        self.land_all()?;
         for layer in &mut self.layers {
             let _ = layer.params_mut();
         }

@@ -48,7 +48,7 @@ impl NetPlan {
             .chain(generator.loss())
             .chain((0..layers).rev().flat_map(move |i| generator.backward(i)))
             .chain(generator.params(0))
-            .chain((0..layers).rev().flat_map(move |i| generator.update(i)));
+            .chain(generator.update(0));
         number(protos, layers)
     }
 
@@ -183,10 +183,21 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Parameters with gradient and optimizer state, and the input.
+    /// Parameters of layer `i`.
+    fn param_len(&self, i: usize) -> usize {
+        self.op(i).params().iter().map(|p| p.len()).sum()
+    }
+
+    /// The largest share of a rank in that many parameters: with it, ranks differ by their blocks only.
+    fn share(&self, params: usize) -> usize {
+        params.div_ceil(self.plan.grid.size())
+    }
+
+    /// Parameters with gradient and the optimizer's state of the own shares, and the input.
     fn input(&self) -> impl Iterator<Item = Proto> + use<'a> {
         let graph = &self.plan.graph;
-        let params = graph.param_count() * self.options.element * (2 + self.options.optimizer_state);
+        let shares: usize = (0..graph.nodes.len()).map(|i| self.share(self.param_len(i))).sum();
+        let params = self.bytes(2 * graph.param_count() as usize) + self.bytes(shares) * self.options.optimizer_state;
         let region = self.plan.layer(0).x_block(&self.plan.grid, &self.at);
         let read = region.intersect(&Region::full(graph.input())).len() as u64 * self.options.file_element;
         let io = Proto { stream: Stream::Io, ..Self::proto(0, Pass::Input, Work::Io { bytes: read }) };
@@ -283,6 +294,7 @@ impl<'a> Generator<'a> {
             .chain(self.maybe_messages(i, pass, lp.grad_redistribute))
             .chain(self.redistributed(i, &lp))
             .chain(self.release(i))
+            .chain(self.update(i + 1))
     }
 
     fn data_gradient(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
@@ -330,7 +342,7 @@ impl<'a> Generator<'a> {
         }
         let lp = self.plan.layer(i);
         let own = lp.own_y(&self.plan.grid, &self.at);
-        let params: usize = self.op(i).params().iter().map(|p| p.len()).sum();
+        let params = self.param_len(i);
         let work = Work::Compute {
             kernel: self.op(i).kind(),
             shape: own.shape(),
@@ -341,7 +353,7 @@ impl<'a> Generator<'a> {
         // Batch norm's sums are taken together with its data gradient.
         let compute = (!matches!(self.op(i), Op::Norm(_))).then(|| Self::proto(i, pass, work));
         let bucket =
-            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllReduce, bytes: self.bytes(params) };
+            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::ReduceScatter, bytes: self.bytes(params) };
         let bucket = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, bucket) };
         Box::new(compute.into_iter().chain((!self.alone(AxisSet::ALL)).then_some(bucket)))
     }
@@ -378,15 +390,26 @@ impl<'a> Generator<'a> {
         frees.into_iter().map(|bytes| Self::proto(i, Pass::Backward, Work::Free { bytes })).collect()
     }
 
-    fn update(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
-        let params: usize = self.op(i).params().iter().map(|p| p.len()).sum();
+    /// The update of the own share of layer `i`'s parameters, and the gathering of all shares. A run does them once the sums
+    /// are there, which may be later.
+    fn update(&self, i: usize) -> Protos<'a> {
+        if i >= self.plan.graph.nodes.len() || self.op(i).params().is_empty() {
+            return Box::new(std::iter::empty());
+        }
+        let (params, pass) = (self.param_len(i), Pass::Update);
+        let share = self.share(params);
         let work = Work::Compute {
             kernel: "optimizer",
-            shape: [1, 1, 1, 1, params],
-            flops: params as u64 * (2 + 5 * self.options.optimizer_state),
-            bytes: self.bytes(params * (3 + 2 * self.options.optimizer_state as usize)),
+            shape: [1, 1, 1, 1, share],
+            flops: share as u64 * (2 + 5 * self.options.optimizer_state),
+            bytes: self.bytes(share * (3 + 2 * self.options.optimizer_state as usize)),
         };
-        let learns = params > 0 && self.plan.graph.lone.is_none();
-        learns.then(|| Proto { bucket: true, ..Self::proto(i, Pass::Update, work) }).into_iter()
+        let compute = Proto { bucket: true, ..Self::proto(i, pass, work) };
+        let gather =
+            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllGather, bytes: self.bytes(params) };
+        let gather = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, gather) };
+        // A layer alone learns nothing, but all ranks get its gradients.
+        let learns = self.plan.graph.lone.is_none();
+        Box::new(learns.then_some(compute).into_iter().chain((!self.alone(AxisSet::ALL)).then_some(gather)))
     }
 }

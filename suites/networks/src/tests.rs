@@ -101,7 +101,10 @@ fn the_tail_is_named_or_refused() {
 struct Run {
     loss: f64,
     grads: Vec<(String, Vec<f32>)>,
-    counts: Counts,
+    /// After an update by these gradients and a whole step.
+    weights: Vec<(String, Vec<f32>)>,
+    /// Of the gradients, and of the whole step.
+    counts: [Counts; 2],
 }
 
 fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainError> {
@@ -116,10 +119,14 @@ fn run_step(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainErro
     });
     let target = Block::from_fn(trainer.target_region(), |[n, .., c]| rng::uniform(3, 2, (n * 4 + c) as u64) as f32);
     counted.reset();
-    let loss = trainer.gradients(input, &target)?;
-    let counts = counted.counts();
+    let loss = trainer.gradients(input.clone(), &target)?;
+    let first = counted.counts();
     let grads = trainer.parameters().into_iter().map(|p| (p.name, p.grad)).collect();
-    Ok(Run { loss, grads, counts })
+    trainer.update()?;
+    counted.reset();
+    trainer.train_step(input, &target)?;
+    let weights = trainer.parameters().into_iter().map(|p| (p.name, p.value)).collect();
+    Ok(Run { loss, grads, weights, counts: [first, counted.counts()] })
 }
 
 fn assert_grids_agree(graph: &Graph, ranks: &[usize]) {
@@ -129,12 +136,8 @@ fn assert_grids_agree(graph: &Graph, ranks: &[usize]) {
         let runs = threads::run(grid.size(), &threads::Options::default(), |comm| run_step(comm, graph, grid))
             .unwrap_or_else(|error| panic!("{} on {grid}: {error}", graph.name));
         for (rank, run) in runs.iter().enumerate() {
-            assert_eq!(
-                run.counts,
-                plan.expected_counts(rank, StepOptions::default()),
-                "{} rank {rank} of {grid}",
-                graph.name
-            );
+            let foreseen = plan.expected_counts(rank, StepOptions::default());
+            assert_eq!(run.counts, [foreseen.clone(), foreseen], "{} rank {rank} of {grid}", graph.name);
             assert!((run.loss / serial.loss - 1.0).abs() < 1e-5, "{grid}: loss {} {}", run.loss, serial.loss);
             // The gradient of a bias before batch norm is zero but for rounding, so the network's scale counts too.
             let largest = serial.grads.iter().flat_map(|(_, g)| g).fold(0f32, |m, v| m.max(v.abs()));
@@ -143,6 +146,12 @@ fn assert_grids_agree(graph: &Graph, ranks: &[usize]) {
                 let error = got.iter().zip(expected).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
                 assert!(error <= 1e-4 * scale, "{} {name} on {grid}: {error} of {scale}", graph.name);
             }
+            for ((name, got), (_, expected)) in run.weights.iter().zip(&serial.weights) {
+                let scale = expected.iter().fold(1e-3, |m, v| v.abs().max(m));
+                let error = got.iter().zip(expected).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+                assert!(error <= 1e-4 * scale, "{} {name} after updates on {grid}: {error} of {scale}", graph.name);
+            }
+            assert!(run.weights == runs[0].weights, "{} on {grid}: rank {rank} has weights of its own", graph.name);
         }
     }
 }
@@ -169,7 +178,7 @@ fn the_same_grid_gives_the_same_bits() {
     let run = || threads::run(4, &threads::Options::default(), |comm| run_step(comm, &graph, grid)).expect("runs");
     let (first, second) = (run(), run());
     assert_eq!(first[0].loss.to_bits(), second[0].loss.to_bits());
-    assert!(first.iter().zip(&second).all(|(a, b)| a.grads == b.grads));
+    assert!(first.iter().zip(&second).all(|(a, b)| a.grads == b.grads && a.weights == b.weights));
 }
 
 #[test]
@@ -213,7 +222,10 @@ fn what_a_step_allocates_it_frees_but_for_parameters_and_input() {
                     }
                 }
                 let input = plan.layer(0).x_block(&grid, &grid.coords(rank)).len() as u64 * 4;
-                assert_eq!(held, graph.param_count() * 16 + input, "{} on {grid}, rank {rank}", graph.name);
+                let layers = graph.nodes.iter().map(|n| n.op.params().iter().map(|p| p.len() as u64).sum::<u64>());
+                let shares: u64 = layers.map(|params| params.div_ceil(grid.size() as u64)).sum();
+                let kept = graph.param_count() * 8 + shares * 8;
+                assert_eq!(held, kept + input, "{} on {grid}, rank {rank}", graph.name);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A rank's replica of the network and the training step.
 
+use crate::bucket::Bucket;
 use crate::clock::{Clock, lap};
 use crate::error::TrainError;
 use crate::groups::GroupMap;
@@ -7,23 +8,18 @@ use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
 use crate::pool::Pool;
 use crate::stage::{Stage, fuse};
-use shardmark_comm::{Comm, CommExt, ReduceOp, Request};
+use crate::update::{Flight, Goal};
+use shardmark_comm::{Comm, CommExt, ReduceOp};
 use shardmark_host::Team;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
-use shardmark_layers::{Env, Float, Layer, Op, Param};
+use shardmark_layers::{Env, Float, Layer, Op};
 use shardmark_partition::{Coords, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A gradient reduction that is under way.
-pub(crate) struct Reduction {
-    pub layer: usize,
-    pub request: Request,
-    pub started: Instant,
-}
 
 /// A parameter as PyTorch has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +48,13 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) moved_away: Vec<Option<Block<T>>>,
     /// Gradient of a lone layer's input.
     pub(crate) input_gradient: Block<T>,
-    pub(crate) reductions: Vec<Reduction>,
+    /// By layer.
+    pub(crate) buckets: Vec<Bucket>,
+    /// Gathers what the ranks made of their shares of the buckets; `None` on one rank.
+    pub(crate) gather: Option<Box<dyn Comm>>,
+    pub(crate) goal: Goal,
+    pub(crate) scatters: VecDeque<Flight>,
+    pub(crate) gathers: VecDeque<Flight>,
     pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -61,7 +63,7 @@ pub struct Trainer<'c, T: Float> {
     pub clock: Clock,
     loss: Loss,
     prediction: Block<T>,
-    optimizer: Optimizer<T>,
+    pub(crate) optimizer: Optimizer<T>,
 }
 
 impl<'c, T: Float> Trainer<'c, T> {
@@ -95,7 +97,14 @@ impl<'c, T: Float> Trainer<'c, T> {
         let mut stages: Vec<Stage> = (0..layers.len()).map(|i| Stage::new(&plan, i, &at)).collect();
         fuse(&plan, &mut stages, &mut layers);
         let clock = Clock::new(layers.len());
-        let sizes: Vec<usize> = graph.params().map(|(_, _, _, spec)| spec.len()).collect();
+        let mut slot = 0;
+        let bucket = |layer: &Box<dyn Layer<T>>| {
+            let lens: Vec<usize> = layer.params().iter().map(|p| p.value.len()).collect();
+            slot += lens.len();
+            Bucket::new(lens.clone(), (comm.rank(), comm.size()), slot - lens.len())
+        };
+        let buckets: Vec<Bucket> = layers.iter().map(bucket).collect();
+        let shares: Vec<usize> = buckets.iter().flat_map(|b| b.own.iter().map(|own| own.len())).collect();
         Ok(Trainer {
             comm,
             team,
@@ -107,15 +116,19 @@ impl<'c, T: Float> Trainer<'c, T> {
             prediction: Block::zeros(plan.own_output(&at)),
             plan,
             layers,
+            buckets,
             input_gradient: Block::default(),
-            reductions: Vec::new(),
+            gather: if comm.size() > 1 { comm.split(Some(0), comm.rank() as u32)? } else { None },
+            goal: Goal::Gradients,
+            scatters: VecDeque::new(),
+            gathers: VecDeque::new(),
             pool: Pool::new(),
             seed,
             step: 0,
             training: true,
             clock,
             loss,
-            optimizer: Optimizer::new(optimizer, &sizes),
+            optimizer: Optimizer::new(optimizer, &shares),
         })
     }
 
@@ -148,8 +161,10 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// When communication fails.
     pub fn train_step(&mut self, input: Block<T>, target: &Block<T>) -> Result<f64, TrainError> {
         let start = Instant::now();
-        let loss = self.gradients(input, target)?;
-        self.update();
+        self.goal = Goal::Update;
+        self.optimizer.begin_step();
+        let loss = self.passes(input, target)?;
+        self.step += 1;
         lap(start, &mut self.clock.phases.step);
         Ok(loss)
     }
@@ -160,11 +175,16 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// # Errors
     /// When communication fails.
     pub fn gradients(&mut self, input: Block<T>, target: &Block<T>) -> Result<f64, TrainError> {
+        self.goal = Goal::Gradients;
+        self.passes(input, target)
+    }
+
+    fn passes(&mut self, input: Block<T>, target: &Block<T>) -> Result<f64, TrainError> {
         self.forward(input, true)?;
         let (loss, dpred) = self.evaluate_loss(target)?;
         self.backward(dpred)?;
         self.release_tensors();
-        self.finish_reductions()?;
+        self.land_all()?;
         Ok(loss)
     }
 
@@ -177,18 +197,6 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// Most bytes of blocks that this rank held at once: activations, gradients and gradient buckets.
     pub fn peak_block_bytes(&self) -> u64 {
         (self.pool.most_lent() * T::BYTES) as u64
-    }
-
-    /// Applies the optimizer to the gradients in the parameters.
-    pub fn update(&mut self) {
-        let start = Instant::now();
-        self.optimizer.begin_step();
-        let params = self.layers.iter_mut().flat_map(|l| l.params_mut());
-        for (i, Param { value, grad }) in params.enumerate() {
-            self.optimizer.step(self.team, i, value, grad);
-        }
-        self.step += 1;
-        lap(start, &mut self.clock.phases.optimizer);
     }
 
     /// Prediction of this rank's samples in evaluation mode (no dropout, running statistics).
@@ -284,10 +292,5 @@ impl<'c, T: Float> Trainer<'c, T> {
         let values: Vec<T> = values.iter().map(|&v| T::from_f64(v)).collect();
         self.layers[i].params_mut()[j].value = self.layers[i].layer_layout(j, &values);
         Ok(())
-    }
-
-    /// The optimizer's settings and state.
-    pub fn optimizer_mut(&mut self) -> &mut Optimizer<T> {
-        &mut self.optimizer
     }
 }

@@ -10,9 +10,10 @@ use shardmark_plan::{Case, Context, machine};
 use shardmark_store::{Check, Detail, Layer, Layers, Mark, Outcome, Phase, Record, Samples, Source, Traffic};
 
 /// Collectives that a training step may use, by the names of the record.
-const COLLECTIVES: [(&str, Collective); 3] = [
+const COLLECTIVES: [(&str, Collective); 4] = [
     ("allreduce", Collective::Allreduce),
     ("tree_allreduce", Collective::TreeAllreduce),
+    ("reduce_scatter", Collective::ReduceScatter),
     ("allgatherv", Collective::Allgatherv),
 ];
 /// Values that are gathered in one message: 8 MiB a rank.

@@ -91,7 +91,7 @@ pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<
             rows.extend(agree(comm, first_step(&file, &trainer, &output, &evaluation))?);
         }
         if file.steps > 0 {
-            trainer.update();
+            trainer.update()?;
         }
     }
     rows.extend(agree(comm, after(&file, &trainer, &losses))?);

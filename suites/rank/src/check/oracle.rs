@@ -113,7 +113,7 @@ pub fn run<T: Float>(
         tensors.extend(trainer.parameters().into_iter().map(|p| named("grad", p.name, p.grad)));
     }
     if steps > 0 {
-        trainer.update();
+        trainer.update()?;
         for _ in 1..steps {
             trainer.train_step(input.clone(), &target)?;
         }
