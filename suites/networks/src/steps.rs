@@ -1,10 +1,12 @@
 //! The Steps of one rank for a training step, printed lazily from the layer plans: no tensor, no list of ranks.
 
+mod number;
+
 use crate::plan::{LayerPlan, NetPlan};
+use number::{Proto, number};
 use shardmark_layers::Op;
-use shardmark_partition::step::{CollectiveKind, Part, Pass, Step, StepId, Stream, Work};
+use shardmark_partition::step::{CollectiveKind, Part, Pass, Step, Stream, Work};
 use shardmark_partition::{AxisSet, Coords, Region, Shape, Transfer};
-use std::ops::Range;
 
 /// What the Steps depend on beside the network and the grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,19 +23,6 @@ impl Default for StepOptions {
     fn default() -> Self {
         StepOptions { element: 4, optimizer_state: 2, file_element: 0 }
     }
-}
-
-/// A Step before it is numbered.
-struct Proto {
-    layer: usize,
-    pass: Pass,
-    part: Part,
-    stream: Stream,
-    work: Work,
-    /// Waits for the receives since the last waiting computation.
-    waits: bool,
-    /// Waits for the reduction of this layer's gradients.
-    bucket: bool,
 }
 
 impl NetPlan {
@@ -89,48 +78,6 @@ impl NetPlan {
         }
         hash
     }
-}
-
-/// Gives numbers, and turns "waits for" into numbers of Steps.
-fn number(protos: impl Iterator<Item = Proto>, layers: usize) -> impl Iterator<Item = Step> {
-    let mut next: StepId = 0;
-    let mut compute: Option<StepId> = None;
-    let mut collective: Option<StepId> = None;
-    let mut recvs: Vec<Range<StepId>> = Vec::new();
-    let mut buckets: Vec<Option<StepId>> = vec![None; layers];
-    protos.map(move |proto| {
-        let id = next;
-        next += 1;
-        let one = |id: StepId| id..id + 1;
-        let mut after: Vec<Range<StepId>> = Vec::new();
-        match proto.work {
-            Work::Recv { .. } => match recvs.last_mut() {
-                Some(range) if range.end == id => range.end += 1,
-                _ => recvs.push(one(id)),
-            },
-            Work::Compute { .. } => {
-                after.extend(compute.map(one));
-                after.extend(collective.take().map(one));
-                if proto.waits {
-                    after.append(&mut recvs);
-                }
-                if proto.bucket {
-                    after.extend(buckets[proto.layer].map(one));
-                }
-                compute = Some(id);
-            }
-            Work::Collective { .. } => {
-                after.extend(compute.map(one));
-                match proto.stream {
-                    Stream::Gradient => buckets[proto.layer] = Some(id),
-                    _ => collective = Some(id),
-                }
-            }
-            _ => after.extend(compute.map(one)),
-        }
-        let Proto { layer, pass, part, stream, work, .. } = proto;
-        Step { id, layer, pass, part, stream, after, work }
-    })
 }
 
 #[derive(Clone, Copy)]

@@ -98,12 +98,14 @@ impl<'c, T: Float> Trainer<'c, T> {
         fuse(&plan, &mut stages, &mut layers);
         let clock = Clock::new(layers.len());
         let mut slot = 0;
-        let bucket = |layer: &Box<dyn Layer<T>>| {
-            let lens: Vec<usize> = layer.params().iter().map(|p| p.value.len()).collect();
-            slot += lens.len();
-            Bucket::new(lens.clone(), (comm.rank(), comm.size()), slot - lens.len())
-        };
-        let buckets: Vec<Bucket> = layers.iter().map(bucket).collect();
+        let lens = layers.iter().map(|layer| layer.params().iter().map(|p| p.value.len()).collect::<Vec<_>>());
+        let buckets: Vec<Bucket> = lens
+            .map(|lens| {
+                slot += lens.len();
+                let first = slot - lens.len();
+                Bucket::new(lens, (comm.rank(), comm.size()), first)
+            })
+            .collect();
         let shares: Vec<usize> = buckets.iter().flat_map(|b| b.own.iter().map(|own| own.len())).collect();
         Ok(Trainer {
             comm,
