@@ -2,6 +2,7 @@
 
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG, WeightTile};
+use super::weights::{self, TapsTile};
 use shardmark_tensor::Real;
 use std::any::Any;
 use std::fmt;
@@ -94,6 +95,10 @@ pub(super) const fn outputs_per_segment(vecs: usize) -> usize {
 
 pub(super) type GatherFn<T> = unsafe fn(&GatherTile<T>);
 type WeightFn<T> = unsafe fn(&WeightTile<T>);
+type TapsFn<T> = unsafe fn(&TapsTile<T>);
+
+/// Most inputs of a tile of `weights_taps`.
+pub(super) const MAX_STREAMS: usize = 9;
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {
@@ -107,6 +112,8 @@ pub(super) struct Kernels<T: 'static> {
     pub taps_long: &'static [GatherFn<T>],
     /// `weights[vecs - 1][rows - 1]`.
     pub weights: [&'static [WeightFn<T>]; MAX_VECS],
+    /// `weights_taps[vecs - 1][streams - 1]`; none where registers are too few.
+    pub weights_taps: [&'static [TapsFn<T>]; MAX_VECS],
 }
 
 impl<T: Real> Kernels<T> {
@@ -133,7 +140,7 @@ impl<T: Real> Kernels<T> {
 /// The kernels of one instruction set; `$features` enables it in every function that the generic body is inlined into.
 macro_rules! kernels {
     ($simd:ty, $t:ty, $(#[$features:meta])?, segs $($segs:literal)*, single $($single:literal)*, long $($long:literal)*,
-     rows1 $($rows1:literal)*, rows2 $($rows2:literal)*) => {{
+     rows1 $($rows1:literal)*, rows2 $($rows2:literal)*, streams1 $($streams1:literal)*, streams2 $($streams2:literal)*) => {{
         $(#[$features])?
         unsafe fn gather<const SEGS: usize, const PER: usize, const VECS: usize>(tile: &GatherTile<$t>) {
             // SAFETY: handed on to the caller.
@@ -149,6 +156,11 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { tile::weights::<$simd, ROWS, VECS>(tile) }
         }
+        $(#[$features])?
+        unsafe fn weights_taps<const STREAMS: usize, const VECS: usize>(tile: &TapsTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { weights::weights_taps::<$simd, STREAMS, VECS>(tile) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -158,13 +170,14 @@ macro_rules! kernels {
             taps_single: &[$(gather_taps::<$single, 1>),*],
             taps_long: &[$(gather_taps::<$long, LONG>),*],
             weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
+            weights_taps: [&[$(weights_taps::<$streams1, 1>),*], &[$(weights_taps::<$streams2, 2>),*]],
         }
     }};
 }
 
 // With 16 registers: 12 accumulators, two weight vectors and one broadcast input.
-static PORTABLE_F32: Kernels<f32> = kernels!(Portable<f32, 4>, f32,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
-static PORTABLE_F64: Kernels<f64> = kernels!(Portable<f64, 2>, f64,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+static PORTABLE_F32: Kernels<f32> = kernels!(Portable<f32, 4>, f32,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
+static PORTABLE_F64: Kernels<f64> = kernels!(Portable<f64, 2>, f64,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -172,9 +185,9 @@ mod x86 {
     use super::*;
 
     pub static AVX2: Kernels<f32> = kernels!(Avx2, f32, #[target_feature(enable = "avx2,fma")],
-        segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6);
+        segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
 
     // With 32 registers: 28 accumulators.
     pub static AVX512: Kernels<f32> = kernels!(Avx512, f32, #[target_feature(enable = "avx512f")],
-        segs 1 2 3 4 5 6 7, single 1 2 3 4 5 6 7, long 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        segs 1 2 3 4 5 6 7, single 1 2 3 4 5 6 7, long 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams1 1 2 3 4 5 6 7 8 9, streams2 1 2 3 4);
 }

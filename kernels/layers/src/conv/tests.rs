@@ -164,6 +164,13 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::cube(90, 130, 3, 1, 1, false), 1, [2, 3, 2]),
         (Conv::image(3, 5, 3, 1, 1, true), 1, [1, 97, 95]),
         (Conv::image(30, 70, 1, 1, 0, true), 2, [1, 40, 61]),
+        // Weight gradients by taps, with gradients in place and copied: one stream to many; lines just long enough, and cut;
+        // three taps of two inputs each.
+        (Conv::image(1, 16, 3, 1, 1, false), 1, [1, 3, 8]),
+        (Conv::image(1, 32, 3, 1, 0, false), 2, [1, 6, 401]),
+        (Conv::image(5, 17, 3, 1, 1, false), 1, [1, 4, 13]),
+        (Conv::cube(7, 40, 3, 1, 1, false), 1, [2, 2, 10]),
+        (conv(2, 16, [w(1, 1, 0, 0), w(2, 1, 0, 1), w(6, 2, 2, 2)], false), 1, [1, 5, 33]),
     ]
 }
 

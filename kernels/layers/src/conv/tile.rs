@@ -319,7 +319,7 @@ unsafe fn add_output<S: Simd, const ROWS: usize, const VECS: usize>(
 
 /// VECS vectors of channels, the last with `tail` channels.
 #[inline(always)]
-unsafe fn load_channels<S: Simd, const VECS: usize>(p: *const S::T, tail: usize) -> [S::V; VECS] {
+pub(super) unsafe fn load_channels<S: Simd, const VECS: usize>(p: *const S::T, tail: usize) -> [S::V; VECS] {
     // SAFETY: the caller vouches for the channels.
     std::array::from_fn(|v| unsafe {
         let p = p.add(v * S::LANES);
@@ -329,7 +329,7 @@ unsafe fn load_channels<S: Simd, const VECS: usize>(p: *const S::T, tail: usize)
 
 /// The same, written.
 #[inline(always)]
-unsafe fn store_channels<S: Simd, const VECS: usize>(p: *mut S::T, values: [S::V; VECS], tail: usize) {
+pub(super) unsafe fn store_channels<S: Simd, const VECS: usize>(p: *mut S::T, values: [S::V; VECS], tail: usize) {
     for v in 0..VECS {
         // SAFETY: the caller vouches for the channels.
         unsafe {

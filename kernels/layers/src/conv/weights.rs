@@ -9,6 +9,8 @@
 //! What a team shares, by sizes alone: chunks of the outputs, each summed into a gradient of its own while that is small
 //! beside the outputs; and blocks and rows of the gradient where chunks are few.
 
+mod taps;
+
 use super::cut::{Split, list_lines, strips};
 use super::dispatch::Kernels;
 use super::gather::Sweep;
@@ -18,6 +20,7 @@ use crate::simd::{prefetch, prefetch_second};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
+pub(super) use taps::{TapsTile, weights_taps};
 
 /// Outputs of a group: sums over a group are added to the gradient, so the group also bounds the rounding error.
 const GROUP: usize = 192;
@@ -83,6 +86,7 @@ pub(super) fn sum<T: Real>(
     let most = match (apart, bytes > CACHED) {
         (true, _) => (CACHED / (channels.min(WIDE) * T::BYTES)).clamp(GROUP, LONG_GROUP),
         (false, true) => LONG_GROUP,
+        (false, false) if channels <= kernels.lanes => 2 * GROUP,
         (false, false) => GROUP,
     };
     list_lines(&sweep, most, lines, groups);
@@ -204,6 +208,11 @@ impl<T: Real> Problem<'_, T> {
     unsafe fn sum_group(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
         let Problem { kernels, x, dy, taps, run, blocks: Blocks { channels, lanes }, .. } = *self;
         for block in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()) {
+            if self.by_taps(block.vecs, group.lines) {
+                // SAFETY: by this function's contract.
+                unsafe { self.sum_taps(group, target, block, panels) };
+                continue;
+            }
             let (width, existing) = (block.vecs * lanes, block.existing(lanes));
             panels.dy.resize(group.len() * width);
             self.fill_panel(group.lines, &dy[block.first..], width, existing, panels.dy.as_mut_slice());
