@@ -14,6 +14,16 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
+    /// A folder without one whole record.
+    #[error("{}: expected records, got {files} files that are none, such as {first}", folder.display())]
+    Unreadable {
+        /// The folder.
+        folder: PathBuf,
+        /// Number of files.
+        files: usize,
+        /// What is wrong with the first.
+        first: String,
+    },
     /// Records, but none that this figure can draw.
     #[error("{}: expected {expected}, got no record with it among {records}; {remedy}", place)]
     NothingToDraw {

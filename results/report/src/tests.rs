@@ -221,10 +221,15 @@ fn folders_are_loaded_and_their_faults_named() {
     let error = load(&folder.0).unwrap_err().to_string();
     assert!(error.contains("expected records") && !error.contains('\n'), "{error}");
     std::fs::write(folder.0.join("broken.h5"), "no").unwrap();
-    let record = ended().remove(1);
+    let error = load(&folder.0).unwrap_err().to_string();
+    assert!(error.contains("1 files that are none") && error.contains("broken.h5"), "{error}");
+    let mut record = ended().remove(1);
+    record.provenance.insert("started".into(), "2026-01-01T00:00:00Z".into());
     record.write(&Record::path(&folder.0, &record.case.hash)).unwrap();
+    std::fs::copy(Record::path(&folder.0, &record.case.hash), folder.0.join("copy.h5")).unwrap();
     let frame = load(&folder.0).unwrap();
-    assert_eq!((frame.rows().len(), frame.unread().len()), (1, 1));
+    assert_eq!((frame.rows().len(), frame.unread().len()), (1, 2));
+    assert!(frame.unread().iter().any(|message| message.contains("remove the copy")), "{:?}", frame.unread());
     for (kind, want) in [(Kind::Strong, "passed check"), (Kind::Weak, "passed check")] {
         let error = plot(&frame, kind, &folder.0.join("x.svg")).unwrap_err().to_string();
         assert!(error.contains(want) && !error.contains('\n'), "{error}");
