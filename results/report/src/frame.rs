@@ -32,7 +32,10 @@ pub fn load(folder: &Path) -> Result<Frame> {
     for record in shardmark_store::list(folder)? {
         match record {
             Ok(record) if is_copy(&record, &mut seen) => {
-                unread.push(format!("{}: expected one record of this run, got another; remove the copy", record.case.line));
+                unread.push(format!(
+                    "{}: expected one record of this run, got another; remove the copy",
+                    record.case.line
+                ));
             }
             Ok(record) => records.push(record),
             Err(error) => unread.push(error.to_string()),

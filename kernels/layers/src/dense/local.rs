@@ -2,7 +2,7 @@
 //! output features, or the input features of the data gradient.
 
 use crate::Float;
-use crate::simd::{STRIP, multiversion, strip};
+use crate::simd::{STRIP, multiversion, prefetch_written, strip};
 use shardmark_host::{SharedMut, Team};
 use std::ops::Range;
 
@@ -10,10 +10,12 @@ use std::ops::Range;
 const ROWS: usize = 4;
 /// Weights that are worth a part of their own.
 const PART: usize = 1 << 16;
+/// Input features of the narrowest part: some cache lines of each output's weights, or memory does not keep up.
+const WIDE: usize = 256;
 
-/// Calls `work` with ranges of `0..count`, each worth about `PART` weights of the `len` in all.
-fn share(team: &Team, count: usize, len: usize, work: impl Fn(Range<usize>) + Sync) {
-    let parts = (len / PART).clamp(1, count.max(1));
+/// Calls `work` with ranges of `0..count`, each worth about `PART` weights of the `len` in all, in at most `most` parts.
+fn share(team: &Team, count: usize, len: usize, most: usize, work: impl Fn(Range<usize>) + Sync) {
+    let parts = (len / PART).min(most).clamp(1, count.max(1));
     team.run(parts, |_, part| work(part * count / parts..(part + 1) * count / parts));
 }
 
@@ -21,7 +23,7 @@ fn share(team: &Team, count: usize, len: usize, work: impl Fn(Range<usize>) + Sy
 pub(super) fn forward<T: Float>(team: &Team, weight: &[T], bias: &[T], c: usize, x: &[T], y: &mut [T]) {
     let k = weight.len() / c;
     let y = SharedMut::new(y);
-    share(team, k, weight.len(), |outputs| features(weight, bias, c, x, outputs, &y));
+    share(team, k, weight.len(), k, |outputs| features(weight, bias, c, x, outputs, &y));
 }
 
 multiversion! {
@@ -94,7 +96,7 @@ fn sum<T: Float>(lanes: &[T; STRIP]) -> T {
 /// `dx = dy weight`.
 pub(super) fn backward_data<T: Float>(team: &Team, weight: &[T], c: usize, dy: &[T], dx: &mut [T]) {
     let dx = SharedMut::new(dx);
-    share(team, c, weight.len(), |inputs| input_gradients(weight, c, dy, inputs, &dx));
+    share(team, c, weight.len(), c / WIDE, |inputs| input_gradients(weight, c, dy, inputs, &dx));
 }
 
 multiversion! {
@@ -130,7 +132,7 @@ multiversion! {
 pub(super) fn weight_gradient<T: Float>(team: &Team, c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
     let len = dweight.len();
     let dweight = SharedMut::new(dweight);
-    share(team, k, len, |outputs| {
+    share(team, k, len, k, |outputs| {
         // SAFETY: every output feature has its own gradients.
         let own = unsafe { dweight.part(outputs.start * c..outputs.end * c) };
         weight_gradients(c, k, x, dy, outputs, own);
@@ -138,25 +140,45 @@ pub(super) fn weight_gradient<T: Float>(team: &Team, c: usize, k: usize, x: &[T]
 }
 
 multiversion! {
-    /// Gradients of the weights of some output features.
+    /// Gradients of the weights of some output features: each is written once.
     fn weight_gradients<T: Float>(c: usize, k: usize, x: &[T], dy: &[T], outputs: Range<usize>, dweight: &mut [T]) {
         let rows = x.len() / c;
+        if rows == 0 {
+            return dweight.fill(T::ZERO);
+        }
         for (o, dw) in outputs.zip(dweight.chunks_exact_mut(c)) {
-            dw.fill(T::ZERO);
-            let joined = rows / ROWS * ROWS;
-            for row in (0..joined).step_by(ROWS) {
-                let [a, b, d, e]: [&[T]; ROWS] = std::array::from_fn(|i| &x[(row + i) * c..(row + i + 1) * c]);
-                let [ya, yb, yd, ye]: [T; ROWS] = std::array::from_fn(|i| dy[(row + i) * k + o]);
-                for i in 0..c {
-                    dw[i] += (ya * a[i] + yb * b[i]) + (yd * d[i] + ye * e[i]);
-                }
+            let strips = c / STRIP * STRIP;
+            for at in (0..strips).step_by(STRIP) {
+                let dw = &mut dw[at..at + STRIP];
+                prefetch_written(dw);
+                dw.copy_from_slice(&product::<T, STRIP>(rows, &x[at..], c, &dy[o..], k));
             }
-            for row in joined..rows {
-                let (x, dy) = (&x[row * c..(row + 1) * c], dy[row * k + o]);
-                dw.iter_mut().zip(x).for_each(|(dw, &x)| *dw += dy * x);
+            for (i, dw) in dw.iter_mut().enumerate().skip(strips) {
+                [*dw] = product::<T, 1>(rows, &x[i..], c, &dy[o..], k);
             }
         }
     }
+}
+
+/// `sum over the rows of dy[r * k] * x[r * c ..][..L]`, by fours.
+#[inline(always)]
+fn product<T: Float, const L: usize>(rows: usize, x: &[T], c: usize, dy: &[T], k: usize) -> [T; L] {
+    let mut sum = [T::ZERO; L];
+    let joined = rows / ROWS * ROWS;
+    for row in (0..joined).step_by(ROWS) {
+        let [a, b, d, e] = std::array::from_fn(|i| strip::<T, L>(&x[(row + i) * c..]));
+        let [ya, yb, yd, ye]: [T; ROWS] = std::array::from_fn(|i| dy[(row + i) * k]);
+        for i in 0..L {
+            sum[i] += (ya * a[i] + yb * b[i]) + (yd * d[i] + ye * e[i]);
+        }
+    }
+    for row in joined..rows {
+        let (x, dy) = (strip::<T, L>(&x[row * c..]), dy[row * k]);
+        for i in 0..L {
+            sum[i] += dy * x[i];
+        }
+    }
+    sum
 }
 
 /// `dbias = sum of the rows of dy`; zero without rows.
