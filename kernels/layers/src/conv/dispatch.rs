@@ -1,5 +1,6 @@
 //! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
 
+use super::fill::{self, Run};
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG, WeightTile};
 use shardmark_tensor::Real;
@@ -94,6 +95,7 @@ pub(super) const fn outputs_per_segment(vecs: usize) -> usize {
 
 pub(super) type GatherFn<T> = unsafe fn(&GatherTile<T>);
 type WeightFn<T> = unsafe fn(&WeightTile<T>);
+type FillFn<T> = unsafe fn(&Run<T>);
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {
@@ -107,6 +109,10 @@ pub(super) struct Kernels<T: 'static> {
     pub taps_long: &'static [GatherFn<T>],
     /// `weights[vecs - 1][rows - 1]`.
     pub weights: [&'static [WeightFn<T>]; MAX_VECS],
+    /// Copies weights as they lie.
+    pub rows: FillFn<T>,
+    /// Copies weights transposed.
+    pub columns: FillFn<T>,
 }
 
 impl<T: Real> Kernels<T> {
@@ -149,6 +155,16 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { tile::weights::<$simd, ROWS, VECS>(tile) }
         }
+        $(#[$features])?
+        unsafe fn rows(run: &Run<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::rows::<$simd>(run) }
+        }
+        $(#[$features])?
+        unsafe fn columns(run: &Run<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::columns::<$simd>(run) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -158,6 +174,8 @@ macro_rules! kernels {
             taps_single: &[$(gather_taps::<$single, 1>),*],
             taps_long: &[$(gather_taps::<$long, LONG>),*],
             weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
+            rows,
+            columns,
         }
     }};
 }
