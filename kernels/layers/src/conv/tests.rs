@@ -159,6 +159,8 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::image(8, 9, 3, 1, 1, true), 1, [1, 30, 2]),
         (Conv::image(6, 130, 3, 1, 1, true), 1, [1, 1, 230]),
         (Conv::image(130, 6, 3, 1, 1, true), 1, [1, 6, 5]),
+        (Conv::cube(19, 250, 3, 1, 1, true), 1, [2, 2, 3]),
+        (Conv::image(30, 260, 3, 2, 1, false), 2, [1, 4, 3]),
         // A gradient larger than a cache; outputs for several gradients; panels of inputs in several groups.
         (Conv::cube(90, 130, 3, 1, 1, false), 1, [2, 3, 2]),
         (Conv::image(3, 5, 3, 1, 1, true), 1, [1, 97, 95]),
@@ -303,6 +305,7 @@ fn any_team_gives_the_same_bits() {
         (Conv::cube(4, 16, 3, 1, 1, false), 2, [9, 25, 31]),
         (Conv::cube(90, 130, 3, 2, 1, false), 1, [5, 5, 6]),
         (Conv::image(130, 70, 1, 1, 0, true), 2, [1, 30, 11]),
+        (Conv::cube(50, 270, 3, 1, 1, true), 1, [2, 2, 3]),
     ] {
         let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
         let alone = run_by::<f32>(&problem, Isa::selected(), &SOLO);
