@@ -48,14 +48,14 @@ impl TransposedState {
     pub fn run(&mut self, pass: Pass, team: &Team) {
         if pass == Pass::Forward {
             self.x.fill_outside(&self.inputs, 0.0);
-            self.local.pack_forward(team, &self.weight);
-            self.local.forward(team, &self.x, &mut self.y, &self.outputs);
+            self.local.forget_weights();
+            self.local.forward(team, &self.weight, &self.x, &mut self.y, &self.outputs);
             return;
         }
         self.dy.fill_outside(&self.outputs, 0.0);
         if pass == Pass::BackwardData || (pass == Pass::Backward && self.needs_dx) {
-            self.local.pack_backward(team, &self.weight);
-            self.local.backward_data(team, &self.dy, &mut self.dx, &self.inputs);
+            self.local.forget_weights();
+            self.local.backward_data(team, &self.weight, &self.dy, &mut self.dx, &self.inputs);
         }
         if pass != Pass::BackwardData {
             self.local.backward_weight(team, &self.x, &self.dy, &self.inputs, &mut self.dw);

@@ -1,5 +1,6 @@
 //! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
 
+use super::fill::{self, Run};
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG, WeightTile};
 use super::weights::{self, TapsTile};
@@ -99,6 +100,7 @@ type TapsFn<T> = unsafe fn(&TapsTile<T>);
 
 /// Most inputs of a tile of `weights_taps`.
 pub(super) const MAX_STREAMS: usize = 9;
+type FillFn<T> = unsafe fn(&Run<T>);
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {
@@ -114,6 +116,10 @@ pub(super) struct Kernels<T: 'static> {
     pub weights: [&'static [WeightFn<T>]; MAX_VECS],
     /// `weights_taps[vecs - 1][streams - 1]`; none where registers are too few.
     pub weights_taps: [&'static [TapsFn<T>]; MAX_VECS],
+    /// Copies weights as they lie.
+    pub rows: FillFn<T>,
+    /// Copies weights transposed.
+    pub columns: FillFn<T>,
 }
 
 impl<T: Real> Kernels<T> {
@@ -161,6 +167,16 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { weights::weights_taps::<$simd, STREAMS, VECS>(tile) }
         }
+        $(#[$features])?
+        unsafe fn rows(run: &Run<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::rows::<$simd>(run) }
+        }
+        $(#[$features])?
+        unsafe fn columns(run: &Run<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::columns::<$simd>(run) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -171,6 +187,8 @@ macro_rules! kernels {
             taps_long: &[$(gather_taps::<$long, LONG>),*],
             weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
             weights_taps: [&[$(weights_taps::<$streams1, 1>),*], &[$(weights_taps::<$streams2, 2>),*]],
+            rows,
+            columns,
         }
     }};
 }

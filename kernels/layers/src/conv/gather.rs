@@ -5,7 +5,7 @@
 //! outer loops are the parts that a team shares.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
-use super::pack::{ChannelBlock, Packed, Reduction};
+use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
 use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
@@ -37,6 +37,11 @@ impl Sweep {
     /// Whether there is no output.
     pub fn is_empty(&self) -> bool {
         self.extent.contains(&0)
+    }
+
+    /// Number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.extent.iter().product()
     }
 
     /// Offsets of the last output in x and y.
@@ -79,9 +84,17 @@ struct Segment {
 
 /// Buffers that are kept from call to call.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct Scratch<T> {
     reduction: Reduction,
-    segments: PerThread<Vec<Segment>>,
+    own: PerThread<Own<T>>,
+}
+
+/// Buffers of a thread.
+#[derive(Default)]
+struct Own<T> {
+    segments: Vec<Segment>,
+    /// Weights of a slice of the reduction.
+    weights: Aligned<T>,
 }
 
 /// What is computed: the box of outputs, each of which reads a run of inputs (taps along W and channels) at each of the
@@ -91,13 +104,15 @@ pub(super) struct Job<'a, T: 'static> {
     pub sweep: Sweep,
     pub x: &'a [T],
     pub rows: &'a [usize],
+    /// Prepared for these outputs with `weight`.
     pub packed: &'a Packed<T>,
+    pub weight: &'a [T],
     /// Outputs below zero are multiplied by it, at last; at most 1, which is the identity.
     pub slope: T,
 }
 
 /// Computes a job. Each output is summed in one order, whoever computes it.
-pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch) {
+pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch<T>) {
     let Job { kernels, sweep, x, rows, packed, .. } = *job;
     if sweep.is_empty() {
         return;
@@ -108,7 +123,7 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
     let reach = rows.iter().max().map_or(0, |r| r + run);
     assert!(last_x + reach <= x.len() && last_y + packed.blocks.channels <= y.len(), "a sweep stays inside its arrays");
     assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
-    scratch.segments.fit(team);
+    scratch.own.fit(team);
     let y = SharedMut::new(y);
     for vecs in (1..=MAX_VECS).rev() {
         let blocks = packed.blocks.of(vecs).len();
@@ -128,21 +143,21 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
             by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
         }
         scratch.reduction.cut(&inputs, rows, by_taps, width * T::BYTES);
-        let plan = Plan { by_segments, width, segments };
+        let plan = Plan { by_segments, segments };
         let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
         let chunks = tiles.div_ceil(CHUNK);
-        let Scratch { reduction, segments } = &*scratch;
+        let Scratch { reduction, own } = &*scratch;
         team.run(chunks * blocks, |thread, part| {
             let (chunk, block) = (part / blocks, part % blocks);
             let tiles_of = |chunk: usize| chunk * tiles / chunks;
             let first_of = |tile: usize| tile * plan.segments.count / tiles;
             let chunk = tiles_of(chunk)..tiles_of(chunk + 1);
-            let mut list = segments.of(thread);
-            plan.segments.list(first_of(chunk.start)..first_of(chunk.end), &mut list);
+            let own = &mut *own.of(thread);
+            plan.segments.list(first_of(chunk.start)..first_of(chunk.end), &mut own.segments);
             let block = packed.blocks.of(vecs).nth(block).expect("a part is one of the blocks");
             // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above;
             // no two parts share an output.
-            unsafe { run_tiles(job, &plan, &y, block, &list, chunk.len(), reduction) }
+            unsafe { run_tiles(job, &plan, &y, block, own, chunk.len(), reduction) }
         });
     }
 }
@@ -150,8 +165,6 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
 /// How the blocks of one width are computed.
 struct Plan<T: 'static> {
     by_segments: &'static [GatherFn<T>],
-    /// Weights of an element of the reduction.
-    width: usize,
     segments: Segments,
 }
 
@@ -201,7 +214,7 @@ impl Segments {
     }
 }
 
-/// Runs the tiles that `segments` are cut into, for one block of output channels.
+/// Runs the tiles that the thread's segments are cut into, for one block of output channels.
 ///
 /// # Safety
 /// All positions of the segments lie inside `x` and `y`, and nobody else touches those in `y`.
@@ -210,13 +223,13 @@ unsafe fn run_tiles<T: Real>(
     plan: &Plan<T>,
     y: &SharedMut<T>,
     block: ChannelBlock,
-    segments: &[Segment],
+    own: &mut Own<T>,
     tiles: usize,
     reduction: &Reduction,
 ) {
     let Job { x, packed, .. } = *job;
+    let Own { segments, weights } = own;
     let first_of = |tile: usize| tile * segments.len() / tiles;
-    let weights = packed.weights(block);
     let mut tile = GatherTile {
         x: [x.as_ptr(); MAX_SEGS],
         y: [y.as_mut_ptr(); MAX_SEGS],
@@ -230,9 +243,9 @@ unsafe fn run_tiles<T: Real>(
         slope: T::ONE,
         plain: false,
     };
-    for (i, (pieces, first)) in reduction.slices.iter().enumerate() {
+    for (i, (pieces, _)) in reduction.slices.iter().enumerate() {
         tile.pieces = &reduction.pieces[pieces.clone()];
-        tile.weights = weights[first * plan.width..].as_ptr();
+        tile.weights = packed.slice(block, reduction, i, job.weight, weights).as_ptr();
         tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
         tile.slope = if i + 1 == reduction.slices.len() { job.slope } else { T::ONE };
         for t in 0..tiles {

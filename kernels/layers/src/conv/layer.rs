@@ -13,8 +13,6 @@ pub struct ConvLayer<T: Float> {
     local: Local<T>,
     bias: BiasScratch<T>,
     params: Vec<Param<T>>,
-    forward_is_packed: bool,
-    backward_is_packed: bool,
 }
 
 impl<T: Float> ConvLayer<T> {
@@ -27,14 +25,7 @@ impl<T: Float> ConvLayer<T> {
     pub fn with_isa(spec: Conv, isa: Isa) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
         let local = Local::new(spec.clone(), isa);
-        ConvLayer {
-            spec,
-            local,
-            bias: BiasScratch::default(),
-            params,
-            forward_is_packed: false,
-            backward_is_packed: false,
-        }
+        ConvLayer { spec, local, bias: BiasScratch::default(), params }
     }
 
     /// Calls `visit(index in [K, C, taps], index in [taps, C, K])` for every weight.
@@ -52,12 +43,8 @@ impl<T: Float> ConvLayer<T> {
 
 impl<T: Float> Layer<T> for ConvLayer<T> {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
-        if !self.forward_is_packed {
-            let bias = self.params.get(1).map_or(&[][..], |b| &b.value);
-            self.local.pack_forward(env.team, &self.params[0].value, bias);
-            self.forward_is_packed = true;
-        }
-        self.local.forward(env.team, x, y, part);
+        let bias = self.params.get(1).map_or(&[][..], |b| &b.value);
+        self.local.forward(env.team, &self.params[0].value, bias, x, y, part);
         Ok(())
     }
 
@@ -70,11 +57,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        if !self.backward_is_packed {
-            self.local.pack_backward(env.team, &self.params[0].value);
-            self.backward_is_packed = true;
-        }
-        self.local.backward_data(env.team, dy, dx, part);
+        self.local.backward_data(env.team, &self.params[0].value, dy, dx, part);
         Ok(())
     }
 
@@ -99,7 +82,7 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
     }
 
     fn params_mut(&mut self) -> &mut [Param<T>] {
-        (self.forward_is_packed, self.backward_is_packed) = (false, false);
+        self.local.forget_weights();
         &mut self.params
     }
 

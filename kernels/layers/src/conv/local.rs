@@ -6,19 +6,19 @@
 
 use super::dispatch::{Isa, Kernels};
 use super::gather::{self, Job, Sweep};
-use super::pack::{Blocks, Inputs, Packed};
+use super::pack::{Inputs, Packed};
 use super::{Conv, weights};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Real};
 
-/// Weights as the kernels read them, and the buffers of a rank.
+/// Weights as the kernels read them where they are packed, and the buffers of a rank.
 pub struct Local<T: Real> {
     spec: Conv,
     kernels: &'static Kernels<T>,
     forward: Packed<T>,
     backward: Vec<Packed<T>>,
-    gather: gather::Scratch,
+    gather: gather::Scratch<T>,
     weights: weights::Scratch<T>,
     rows: Vec<usize>,
     /// Factor of outputs below zero.
@@ -47,17 +47,20 @@ fn classes(windows: &[Window; 3]) -> impl Iterator<Item = [Class; 3]> + '_ {
 }
 
 impl<T: Real> Local<T> {
-    /// Kernels of an available instruction set; weights are to be packed before use.
+    /// Kernels of an available instruction set.
     pub fn new(spec: Conv, isa: Isa) -> Self {
+        let kernels = Kernels::of(isa);
+        let [d, h, w] = spec.windows;
+        let inputs = Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: spec.c, dense_w: w.stride == 1 };
         Local {
-            spec,
-            kernels: Kernels::of(isa),
-            forward: Packed::default(),
-            backward: Vec::new(),
+            kernels,
+            forward: Packed::rows(kernels, spec.k, inputs),
+            backward: classes(&spec.windows).map(|class| backward(&spec, kernels, class)).collect(),
             gather: gather::Scratch::default(),
             weights: weights::Scratch::default(),
             rows: Vec::new(),
             slope: T::ONE,
+            spec,
         }
     }
 
@@ -66,54 +69,34 @@ impl<T: Real> Local<T> {
         self.slope = slope;
     }
 
-    /// Packs the weights `[KD, KH, KW, C, K]` (and bias `[K]`, or empty) for the forward pass.
-    pub fn pack_forward(&mut self, team: &Team, weight: &[T], bias: &[T]) {
-        let blocks = Blocks { channels: self.spec.k, lanes: self.kernels.lanes };
-        let [d, h, w] = self.spec.windows;
-        let inputs =
-            Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: self.spec.c, dense_w: w.stride == 1 };
-        self.forward.fill_rows(team, blocks, inputs, weight);
-        self.forward.set_start(bias);
+    /// The weights that are given from now on are others.
+    pub fn forget_weights(&mut self) {
+        self.forward.forget();
+        self.backward.iter_mut().for_each(Packed::forget);
     }
 
-    /// Packs the weights `[KD, KH, KW, C, K]` for the data gradient: for each class of input positions its taps,
-    /// flipped, with channels transposed.
-    pub fn pack_backward(&mut self, team: &Team, weight: &[T]) {
-        let Conv { c, k, windows, .. } = self.spec;
-        let [_, kh, kw] = windows.map(|w| w.kernel);
-        let blocks = Blocks { channels: c, lanes: self.kernels.lanes };
-        self.backward.resize_with(windows.iter().map(|w| w.stride).product(), Packed::default);
-        let offsets = &mut self.rows;
-        for (q, packed) in classes(&windows).zip(&mut self.backward) {
-            let taps = |i: usize| (0..q[i].taps).rev().map(move |t| q[i].first + t * windows[i].stride);
-            offsets.clear();
-            offsets.extend(
-                taps(0).flat_map(|d| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k))),
-            );
-            let inputs = Inputs { rows: offsets.len() / q[2].taps.max(1), taps: q[2].taps, channels: k, dense_w: true };
-            packed.fill_columns(team, blocks, inputs, offsets, weight);
-        }
-    }
-
-    /// Computes the outputs `part`; `x` covers their inputs.
-    pub fn forward(&mut self, team: &Team, x: &Block<T>, y: &mut Block<T>, part: &Region) {
+    /// Computes the outputs `part` with the weights `[KD, KH, KW, C, K]` and the bias `[K]`, or none; `x` covers their
+    /// inputs.
+    pub fn forward(&mut self, team: &Team, weight: &[T], bias: &[T], x: &Block<T>, y: &mut Block<T>, part: &Region) {
         if part.is_empty() {
             return;
         }
         let sweep = self.forward_sweep(x, y, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
-        let job = Job { kernels, sweep, x: x.data(), rows, packed, slope: *slope };
+        packed.prepare(team, weight, bias, sweep.outputs());
+        let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, slope: *slope };
         gather::gather(&job, y.data_mut(), team, scratch);
     }
 
-    /// Computes the input gradients `part`; `dy` covers all outputs that read them, with zeros outside the tensor.
-    pub fn backward_data(&mut self, team: &Team, dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
+    /// Computes the input gradients `part` with the weights `[KD, KH, KW, C, K]`; `dy` covers all outputs that read them,
+    /// with zeros outside the tensor.
+    pub fn backward_data(&mut self, team: &Team, weight: &[T], dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
         if part.is_empty() {
             return;
         }
         let windows = self.spec.windows;
-        for (q, packed) in classes(&windows).zip(&self.backward) {
+        for (q, packed) in classes(&windows).zip(&mut self.backward) {
             let dims: [(Span, Window, Class); 3] = std::array::from_fn(|i| (part.0[i + 1], windows[i], q[i]));
             let members = dims.map(|(span, window, q)| members(span, &window, q));
             if members.iter().any(|m| m.is_empty()) {
@@ -136,7 +119,9 @@ impl<T: Real> Local<T> {
                 y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
             };
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
-            let job = Job { kernels: self.kernels, sweep, x: dy.data(), rows: &self.rows, packed, slope: T::ONE };
+            packed.prepare(team, weight, &[], sweep.outputs());
+            let (kernels, rows) = (self.kernels, &self.rows);
+            let job = Job { kernels, sweep, x: dy.data(), rows, packed, weight, slope: T::ONE };
             gather::gather(&job, dx.data_mut(), team, &mut self.gather);
         }
     }
@@ -170,6 +155,19 @@ impl<T: Real> Local<T> {
             y_step: std::array::from_fn(|i| y_steps[i]),
         }
     }
+}
+
+/// The weights `[KD, KH, KW, C, K]` as the data gradient of a class of input positions reads them: its taps, flipped,
+/// with channels transposed.
+fn backward<T: Real>(spec: &Conv, kernels: &'static Kernels<T>, class: [Class; 3]) -> Packed<T> {
+    let Conv { c, k, windows, .. } = *spec;
+    let [_, kh, kw] = windows.map(|w| w.kernel);
+    let taps = |i: usize| (0..class[i].taps).rev().map(move |t| class[i].first + t * windows[i].stride);
+    let plane = |d: usize| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k));
+    let offsets: Vec<usize> = taps(0).flat_map(plane).collect();
+    let row = class[2].taps;
+    let inputs = Inputs { rows: offsets.len() / row.max(1), taps: row, channels: k, dense_w: true };
+    Packed::columns(kernels, c, inputs, offsets)
 }
 
 /// Overwrites `db` (`[K]`) with the sum of `dy` over the outputs `part`. A sum per line first, in T: few terms of like

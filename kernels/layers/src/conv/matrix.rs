@@ -2,61 +2,57 @@
 
 use super::dispatch::{Isa, Kernels};
 use super::gather::{self, Job, Sweep};
-use super::pack::{Blocks, Inputs, Packed};
+use super::pack::{Inputs, Packed};
 use super::weights;
 use shardmark_host::Team;
 use shardmark_tensor::Real;
 
-/// The packed weights of a dense layer, and the buffers of a rank.
+/// The weights of a dense layer, packed where that pays, and the buffers of a rank.
 pub(crate) struct Matrix<T: Real> {
     c: usize,
     k: usize,
     kernels: &'static Kernels<T>,
     forward: Packed<T>,
     backward: Packed<T>,
-    gather: gather::Scratch,
+    gather: gather::Scratch<T>,
     weights: weights::Scratch<T>,
 }
 
 impl<T: Real> Matrix<T> {
-    /// Kernels of an available instruction set; weights are to be packed before use.
+    /// Kernels of an available instruction set.
     pub fn new(c: usize, k: usize, isa: Isa) -> Self {
+        let kernels = Kernels::of(isa);
         Matrix {
             c,
             k,
-            kernels: Kernels::of(isa),
-            forward: Packed::default(),
-            backward: Packed::default(),
+            kernels,
+            forward: Packed::columns(kernels, k, inputs(c), vec![0]),
+            backward: Packed::rows(kernels, c, inputs(k)),
             gather: gather::Scratch::default(),
             weights: weights::Scratch::default(),
         }
     }
 
-    /// Packs the weights `[K, C]` (and bias `[K]`, or empty) for [`Matrix::forward`].
-    pub fn pack_forward(&mut self, team: &Team, weight: &[T], bias: &[T]) {
-        let blocks = Blocks { channels: self.k, lanes: self.kernels.lanes };
-        self.forward.fill_columns(team, blocks, inputs(self.c), &[0], weight);
-        self.forward.set_start(bias);
+    /// The weights that are given from now on are others.
+    pub fn forget_weights(&mut self) {
+        self.forward.forget();
+        self.backward.forget();
     }
 
-    /// Packs the weights `[K, C]` for [`Matrix::backward_data`].
-    pub fn pack_backward(&mut self, team: &Team, weight: &[T]) {
-        let blocks = Blocks { channels: self.c, lanes: self.kernels.lanes };
-        self.backward.fill_rows(team, blocks, inputs(self.k), weight);
-    }
-
-    /// `y = x weight^T + bias` over rows x `[R, C]`, y `[R, K]`.
-    pub fn forward(&mut self, team: &Team, x: &[T], y: &mut [T]) {
+    /// `y = x weight^T + bias` over rows x `[R, C]`, y `[R, K]`, with weights `[K, C]` and bias `[K]`, or none.
+    pub fn forward(&mut self, team: &Team, weight: &[T], bias: &[T], x: &[T], y: &mut [T]) {
         let sweep = rows(x.len() / self.c, self.c, self.k);
-        let job = Job { kernels: self.kernels, sweep, x, rows: &[0], packed: &self.forward, slope: T::ONE };
-        gather::gather(&job, y, team, &mut self.gather);
+        let Matrix { kernels, forward: packed, gather: scratch, .. } = self;
+        packed.prepare(team, weight, bias, sweep.outputs());
+        gather::gather(&Job { kernels, sweep, x, rows: &[0], packed, weight, slope: T::ONE }, y, team, scratch);
     }
 
-    /// `dx = dy weight` over rows.
-    pub fn backward_data(&mut self, team: &Team, dy: &[T], dx: &mut [T]) {
+    /// `dx = dy weight` over rows, with weights `[K, C]`.
+    pub fn backward_data(&mut self, team: &Team, weight: &[T], dy: &[T], dx: &mut [T]) {
         let sweep = rows(dy.len() / self.k, self.k, self.c);
-        let job = Job { kernels: self.kernels, sweep, x: dy, rows: &[0], packed: &self.backward, slope: T::ONE };
-        gather::gather(&job, dx, team, &mut self.gather);
+        let Matrix { kernels, backward: packed, gather: scratch, .. } = self;
+        packed.prepare(team, weight, &[], sweep.outputs());
+        gather::gather(&Job { kernels, sweep, x: dy, rows: &[0], packed, weight, slope: T::ONE }, dx, team, scratch);
     }
 
     /// `dweight = dy^T x` over rows.

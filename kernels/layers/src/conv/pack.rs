@@ -1,6 +1,10 @@
 //! Weights in the order in which the kernels read them: `[block of output channels][reduction][vectors of the block]`.
+//!
+//! Weights that many outputs use are packed once. Those of few outputs are packed slice by slice into a buffer of the
+//! thread that uses them at once: they are read from memory and never written to it.
 
-use super::dispatch::MAX_VECS;
+use super::dispatch::{Kernels, MAX_VECS};
+use super::fill::Run;
 use super::tile::{Piece, TAPS};
 use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
@@ -145,97 +149,142 @@ impl Inputs {
         (0..count).map(move |i| i * channels / count..(i + 1) * channels / count)
     }
 
-    /// Where the inputs of a tap in a block of channels start in the order of a block's weights.
-    fn position(&self, vecs: usize, row: usize, tap: usize, block: &Range<usize>) -> usize {
-        let first = row * self.taps * self.channels + block.start * self.taps;
-        first + if self.by_taps(vecs) { tap } else { tap * block.len() }
-    }
-
-    /// From one channel to the next in the order of a block's weights.
-    fn step(&self, vecs: usize) -> usize {
-        if self.by_taps(vecs) { self.taps } else { 1 }
-    }
-
-    /// All rows, taps and blocks of channels.
-    fn parts(&self) -> impl Iterator<Item = (usize, usize, Range<usize>)> + use<> {
+    /// The runs of adjoining inputs in the order in which they are summed, as first input and length; by taps, those of the
+    /// first tap stand for all.
+    fn runs(&self, by_taps: bool) -> impl Iterator<Item = (usize, usize)> + use<> {
         let inputs = *self;
-        let taps = (0..self.rows).flat_map(move |row| (0..inputs.taps).map(move |tap| (row, tap)));
-        taps.flat_map(move |(row, tap)| inputs.channel_blocks().map(move |block| (row, tap, block)))
+        let taps = if by_taps { 1 } else { inputs.taps };
+        let blocks = (0..inputs.rows).flat_map(move |row| inputs.channel_blocks().map(move |block| (row, block)));
+        blocks.flat_map(move |(row, block)| {
+            (0..taps).map(move |tap| ((row * inputs.taps + tap) * inputs.channels + block.start, block.len()))
+        })
     }
 }
 
-/// Packed weights of one dense convolution.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Packed<T> {
+/// Outputs up to which weights are packed as they are used. More use them so often that one packed copy costs less.
+const FEW_OUTPUTS: usize = 1024;
+
+/// Where weights lie before they are packed.
+enum Order {
+    /// `[inputs][channels]`.
+    Rows,
+    /// A matrix `[channels][input channels]` for each tap of each row, which start at these offsets.
+    Columns(Vec<usize>),
+}
+
+/// Weights of one dense convolution.
+pub(super) struct Packed<T: 'static> {
+    kernels: &'static Kernels<T>,
     pub blocks: Blocks,
     pub inputs: Inputs,
+    order: Order,
+    /// All weights, if there was reason to pack them since they changed.
     data: Aligned<T>,
+    is_filled: bool,
     start: Aligned<T>,
 }
 
 impl<T: Real> Packed<T> {
-    /// Sets the sizes; start values are then zero, and so are the lanes beyond the last channel.
-    fn resize(&mut self, blocks: Blocks, inputs: Inputs) {
-        self.blocks = blocks;
-        self.inputs = inputs;
+    /// For weights `[inputs][channels]`.
+    pub fn rows(kernels: &'static Kernels<T>, channels: usize, inputs: Inputs) -> Self {
+        Self::new(kernels, channels, inputs, Order::Rows)
+    }
+
+    /// For matrices `[channels][input channels]`, one for each tap, that start at `offsets`.
+    pub fn columns(kernels: &'static Kernels<T>, channels: usize, inputs: Inputs, offsets: Vec<usize>) -> Self {
+        Self::new(kernels, channels, inputs, Order::Columns(offsets))
+    }
+
+    fn new(kernels: &'static Kernels<T>, channels: usize, inputs: Inputs, order: Order) -> Self {
+        let blocks = Blocks { channels, lanes: kernels.lanes };
+        let mut start = Aligned::default();
+        start.resize(blocks.padded());
+        Packed { kernels, blocks, inputs, order, data: Aligned::default(), is_filled: false, start }
+    }
+
+    /// The weights have changed: what was packed is of no use any more.
+    pub fn forget(&mut self) {
+        self.is_filled = false;
+    }
+
+    /// Prepares for `outputs` outputs with these weights; sums start at `bias`, or at 0 if that is empty.
+    pub fn prepare(&mut self, team: &Team, weight: &[T], bias: &[T], outputs: usize) {
+        self.start.as_mut_slice()[..bias.len()].copy_from_slice(bias);
+        let Packed { blocks: Blocks { channels, .. }, inputs, .. } = *self;
+        let end = match &self.order {
+            Order::Rows => inputs.len() * channels,
+            Order::Columns(offsets) => offsets.iter().max().map_or(0, |first| first + channels * inputs.channels),
+        };
+        assert!(end <= weight.len(), "there is a weight for every input and channel");
+        if !self.is_filled && outputs > FEW_OUTPUTS {
+            self.fill(team, weight);
+            self.is_filled = true;
+        }
+    }
+
+    /// Packs all weights.
+    fn fill(&mut self, team: &Team, weight: &[T]) {
+        let (blocks, inputs) = (self.blocks, self.inputs);
         self.data.resize(blocks.padded() * inputs.len());
-        self.start.resize(blocks.padded());
-    }
-
-    /// Packs weights `[inputs][channels]`.
-    pub fn fill_rows(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, weight: &[T]) {
-        self.fill(team, blocks, inputs, |block, to| {
-            let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            for (row, tap, channels) in inputs.parts() {
-                let to = &mut to[inputs.position(block.vecs, row, tap, &channels) * width..];
-                let first = (row * inputs.taps + tap) * inputs.channels + channels.start;
-                let from = weight[first * blocks.channels..].chunks_exact(blocks.channels).take(channels.len());
-                for (to, from) in to.chunks_mut(width * inputs.step(block.vecs)).zip(from) {
-                    copy(&mut to[..existing], &from[block.first..]);
-                }
-            }
-        });
-    }
-
-    /// Packs the transposes of matrices `[channels][input channels]`, one for each tap, that start at `offsets`.
-    pub fn fill_columns(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, offsets: &[usize], weight: &[T]) {
-        let inner = inputs.channels;
-        self.fill(team, blocks, inputs, |block, to| {
-            let (width, existing) = (block.vecs * blocks.lanes, block.existing(blocks.lanes));
-            let step = inputs.step(block.vecs) * width;
-            // A block of channels at a time: its lines stay in the cache until every column has written to them.
-            for (row, tap, channels) in inputs.parts() {
-                let to = &mut to[inputs.position(block.vecs, row, tap, &channels) * width..];
-                let from = &weight[offsets[row * inputs.taps + tap] + block.first * inner..];
-                for (c, from) in from.chunks_exact(inner).take(existing).enumerate() {
-                    let to = to.iter_mut().skip(c).step_by(step);
-                    to.zip(&from[channels.clone()]).for_each(|(to, from)| *to = *from);
-                }
-            }
-        });
-    }
-
-    /// Fills the weights of each block.
-    fn fill(&mut self, team: &Team, blocks: Blocks, inputs: Inputs, fill: impl Fn(ChannelBlock, &mut [T]) + Sync) {
-        self.resize(blocks, inputs);
-        let data = SharedMut::new(self.data.as_mut_slice());
+        let mut data = std::mem::take(&mut self.data);
+        let shared = SharedMut::new(data.as_mut_slice());
         team.run(blocks.count(), |_, part| {
             let block = blocks.all().nth(part).expect("a part is one of the blocks");
             let first = block.first * inputs.len();
             // SAFETY: blocks do not overlap.
-            fill(block, unsafe { data.part(first..first + block.vecs * blocks.lanes * inputs.len()) });
+            let to = unsafe { shared.part(first..first + block.vecs * blocks.lanes * inputs.len()) };
+            self.copy(block, inputs.runs(inputs.by_taps(block.vecs)), weight, to);
         });
+        self.data = data;
     }
 
-    /// Start values of the sums: the bias.
-    pub fn set_start(&mut self, bias: &[T]) {
-        self.start.as_mut_slice()[..bias.len()].copy_from_slice(bias);
+    /// Copies the weights of some runs of inputs, one after the other.
+    fn copy(&self, block: ChannelBlock, runs: impl Iterator<Item = (usize, usize)>, weight: &[T], mut to: &mut [T]) {
+        let Packed { kernels, blocks: Blocks { channels, lanes }, inputs, .. } = *self;
+        let (width, existing) = (block.vecs * lanes, block.existing(lanes));
+        let taps = if inputs.by_taps(block.vecs) { TAPS } else { 1 };
+        for (first, len) in runs {
+            let (here, rest) = to.split_at_mut(len * taps * width);
+            for tap in 0..taps {
+                let first = first + tap * inputs.channels;
+                let (copy, from, from_step) = match &self.order {
+                    Order::Rows => (kernels.rows, first * channels + block.first, channels),
+                    Order::Columns(offsets) => {
+                        let (tap, channel) = (first / inputs.channels, first % inputs.channels);
+                        (kernels.columns, offsets[tap] + block.first * inputs.channels + channel, inputs.channels)
+                    }
+                };
+                let (from, to) = (weight[from..].as_ptr(), here[tap * width..].as_mut_ptr());
+                let run = Run { from, from_step, to, to_step: taps * width, len, channels: existing };
+                // SAFETY: `prepare` has checked that all weights are there, and `here` is as long as the runs; the table
+                // holds kernels of an available instruction set.
+                unsafe { copy(&run) }
+            }
+            to = rest;
+        }
     }
 
-    /// Weights of a block.
-    pub fn weights(&self, block: ChannelBlock) -> &[T] {
+    /// The weights of a block for one slice of the reduction of `weight`, perhaps in the buffer `own`.
+    pub fn slice<'a>(
+        &'a self,
+        block: ChannelBlock,
+        reduction: &Reduction,
+        slice: usize,
+        weight: &[T],
+        own: &'a mut Aligned<T>,
+    ) -> &'a [T] {
+        let taps = if self.inputs.by_taps(block.vecs) { TAPS } else { 1 };
         let width = block.vecs * self.blocks.lanes;
-        &self.data.as_slice()[block.first * self.inputs.len()..][..self.inputs.len() * width]
+        let (pieces, first) = &reduction.slices[slice];
+        let lens = reduction.pieces[pieces.clone()].iter().map(|piece| piece.len);
+        let len = lens.clone().sum::<usize>() * taps * width;
+        if self.is_filled {
+            return &self.data.as_slice()[block.first * self.inputs.len() + first * taps * width..][..len];
+        }
+        own.resize(len);
+        let runs = reduction.firsts[pieces.clone()].iter().copied().zip(lens);
+        self.copy(block, runs, weight, own.as_mut_slice());
+        own.as_slice()
     }
 
     /// Start values of a block's channels.
@@ -248,6 +297,8 @@ impl<T: Real> Packed<T> {
 #[derive(Default)]
 pub(super) struct Reduction {
     pub pieces: Vec<Piece>,
+    /// Each piece's first input.
+    firsts: Vec<usize>,
     /// For each slice its pieces and its first reduction element; at least one slice.
     pub slices: Vec<(Range<usize>, usize)>,
 }
@@ -262,22 +313,20 @@ impl Reduction {
         let count = (total * bytes_per_element).div_ceil(SLICE_BYTES).max(1);
         let end_of = |slice: usize| (slice + 1) * total / count;
         self.pieces.clear();
+        self.firsts.clear();
         self.slices.clear();
+        let row = inputs.taps * inputs.channels;
         let (mut done, mut first, mut start) = (0, 0, 0);
-        for row in rows {
-            for block in inputs.channel_blocks() {
-                for tap in 0..taps {
-                    let mut offset = row + tap * inputs.channels + block.start;
-                    let end = done + block.len();
-                    while done < end {
-                        let len = end.min(end_of(self.slices.len())) - done;
-                        self.pieces.push(Piece { offset, len });
-                        (offset, done) = (offset + len, done + len);
-                        if done == end_of(self.slices.len()) {
-                            self.slices.push((first..self.pieces.len(), start));
-                            (first, start) = (self.pieces.len(), done);
-                        }
-                    }
+        for (mut input, len) in inputs.runs(by_taps) {
+            let end = done + len;
+            while done < end {
+                let len = end.min(end_of(self.slices.len())) - done;
+                self.pieces.push(Piece { offset: rows[input / row] + input % row, len });
+                self.firsts.push(input);
+                (input, done) = (input + len, done + len);
+                if done == end_of(self.slices.len()) {
+                    self.slices.push((first..self.pieces.len(), start));
+                    (first, start) = (self.pieces.len(), done);
                 }
             }
         }

@@ -35,6 +35,8 @@ pub(super) trait Simd {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// Writes the transpose of `LANES` rows of `LANES` elements, which lie `from_step` and `to_step` elements apart.
+    unsafe fn transpose(from: *const Self::T, from_step: usize, to: *mut Self::T, to_step: usize);
     /// Returns `i`, without the compiler's knowing: it then addresses `base + i` with two registers instead of keeping
     /// a pointer for every sum, of which there are more than registers.
     #[inline(always)]
@@ -103,6 +105,14 @@ impl<T: Real, const N: usize> Simd for Portable<T, N> {
     unsafe fn add(a: [T; N], b: [T; N]) -> [T; N] {
         std::array::from_fn(|i| a[i] + b[i])
     }
+    #[inline(always)]
+    unsafe fn transpose(from: *const T, from_step: usize, to: *mut T, to_step: usize) {
+        // SAFETY: the caller vouches for the rows.
+        unsafe {
+            let rows: [[T; N]; N] = std::array::from_fn(|i| Self::load(from.add(i * from_step)));
+            (0..N).for_each(|i| Self::store(to.add(i * to_step), rows.map(|row| row[i])));
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -163,6 +173,29 @@ mod x86 {
         #[inline(always)]
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
             unsafe { _mm512_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+            unsafe {
+                for column in (0..16).step_by(4) {
+                    // Four elements of rows i, i + 4, i + 8 and i + 12.
+                    let rows: [__m512; 4] = std::array::from_fn(|i| {
+                        let four = |row: usize| _mm_loadu_ps(from.add((i + row) * from_step + column));
+                        let all = _mm512_broadcast_f32x4(four(0));
+                        let all = _mm512_mask_broadcast_f32x4(all, 0x00f0, four(4));
+                        let all = _mm512_mask_broadcast_f32x4(all, 0x0f00, four(8));
+                        _mm512_mask_broadcast_f32x4(all, 0xf000, four(12))
+                    });
+                    let pair = |a, b| [_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)].map(|v| _mm512_castps_pd(v));
+                    let (ab, cd) = (pair(rows[0], rows[1]), pair(rows[2], rows[3]));
+                    for i in 0..2 {
+                        let columns = [_mm512_unpacklo_pd(ab[i], cd[i]), _mm512_unpackhi_pd(ab[i], cd[i])];
+                        for (j, v) in columns.into_iter().enumerate() {
+                            _mm512_storeu_ps(to.add((column + 2 * i + j) * to_step), _mm512_castpd_ps(v));
+                        }
+                    }
+                }
+            }
         }
         #[inline(always)]
         unsafe fn hide(mut i: usize) -> usize {
@@ -228,6 +261,26 @@ mod x86 {
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {
             unsafe { _mm256_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+            unsafe {
+                for column in (0..8).step_by(4) {
+                    // Four elements of rows i and i + 4.
+                    let rows: [__m256; 4] = std::array::from_fn(|i| {
+                        let four = |row: usize| _mm_loadu_ps(from.add((i + row) * from_step + column));
+                        _mm256_insertf128_ps(_mm256_castps128_ps256(four(0)), four(4), 1)
+                    });
+                    let pair = |a, b| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)].map(|v| _mm256_castps_pd(v));
+                    let (ab, cd) = (pair(rows[0], rows[1]), pair(rows[2], rows[3]));
+                    for i in 0..2 {
+                        let columns = [_mm256_unpacklo_pd(ab[i], cd[i]), _mm256_unpackhi_pd(ab[i], cd[i])];
+                        for (j, v) in columns.into_iter().enumerate() {
+                            _mm256_storeu_ps(to.add((column + 2 * i + j) * to_step), _mm256_castpd_ps(v));
+                        }
+                    }
+                }
+            }
         }
         #[inline(always)]
         unsafe fn hide(mut i: usize) -> usize {

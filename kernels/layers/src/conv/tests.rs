@@ -80,12 +80,11 @@ impl Problem {
         layer
     }
 
-    fn local<T: Float>(&self, isa: Isa) -> Local<T> {
+    /// The convolution, its weights and its bias.
+    fn local<T: Float>(&self, isa: Isa) -> (Local<T>, Vec<T>, Vec<T>) {
         let layer = self.layer::<T>(isa);
-        let mut local = Local::new(self.conv.clone(), isa);
-        local.pack_forward(&SOLO, &layer.params()[0].value, layer.params().get(1).map_or(&[], |b| &b.value));
-        local.pack_backward(&SOLO, &layer.params()[0].value);
-        local
+        let bias = layer.params().get(1).map_or(Vec::new(), |b| b.value.clone());
+        (Local::new(self.conv.clone(), isa), layer.params()[0].value.clone(), bias)
     }
 }
 
@@ -97,13 +96,13 @@ fn run<T: Float>(problem: &Problem, isa: Isa) -> [Vec<f64>; 4] {
 /// The same by a team.
 fn run_by<T: Float>(problem: &Problem, isa: Isa, team: &Team) -> [Vec<f64>; 4] {
     let (x, dy) = (problem.x_block::<T>(), problem.dy_block::<T>());
-    let mut local = problem.local::<T>(isa);
+    let (mut local, weight, bias) = problem.local::<T>(isa);
     let (y_region, x_region) = (Region::full(problem.y_shape), Region::full(problem.x_shape));
     // One more plane around catches writes beyond the part.
     let mut y = Block::from_fn(grown(y_region), |_| T::from_f64(77.0));
     let mut dx = Block::from_fn(grown(x_region), |_| T::from_f64(77.0));
-    local.forward(team, &x, &mut y, &y_region);
-    local.backward_data(team, &dy, &mut dx, &x_region);
+    local.forward(team, &weight, &bias, &x, &mut y, &y_region);
+    local.backward_data(team, &weight, &dy, &mut dx, &x_region);
     let mut dw = vec![T::from_f64(5.0); problem.weight.len()];
     local.backward_weight(team, &x, &dy, &y_region, &mut dw);
     let dw = problem.layer::<T>(isa).torch_layout(0, &dw);
@@ -160,6 +159,8 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::image(8, 9, 3, 1, 1, true), 1, [1, 30, 2]),
         (Conv::image(6, 130, 3, 1, 1, true), 1, [1, 1, 230]),
         (Conv::image(130, 6, 3, 1, 1, true), 1, [1, 6, 5]),
+        (Conv::cube(19, 250, 3, 1, 1, true), 1, [2, 2, 3]),
+        (Conv::image(30, 260, 3, 2, 1, false), 2, [1, 4, 3]),
         // A gradient larger than a cache; outputs for several gradients; panels of inputs in several groups.
         (Conv::cube(90, 130, 3, 1, 1, false), 1, [2, 3, 2]),
         (Conv::image(3, 5, 3, 1, 1, true), 1, [1, 97, 95]),
@@ -205,13 +206,11 @@ fn transposed_small_integers_are_exact() {
         for isa in isas() {
             let weight = problem.layer::<f32>(isa).params()[0].value.clone();
             let mut local = TransposedLocal::<f32>::new(&spec, isa);
-            local.pack_forward(&SOLO, &weight);
-            local.pack_backward(&SOLO, &weight);
             let (x, dy) = (problem.dy_block::<f32>(), problem.x_block::<f32>());
             let (inputs, outputs) = (Region::full(x_shape), Region::full(y_shape));
             let (mut y_block, mut dx_block) = (Block::zeros(outputs), Block::zeros(inputs));
-            local.forward(&SOLO, &x, &mut y_block, &outputs);
-            local.backward_data(&SOLO, &dy, &mut dx_block, &inputs);
+            local.forward(&SOLO, &weight, &x, &mut y_block, &outputs);
+            local.backward_data(&SOLO, &weight, &dy, &mut dx_block, &inputs);
             let mut dw_own = vec![5.0; weight.len()];
             local.backward_weight(&SOLO, &x, &dy, &inputs, &mut dw_own);
             let dw_own = problem.layer::<f32>(isa).torch_layout(0, &dw_own);
@@ -229,11 +228,11 @@ fn a_slope_multiplies_what_is_below_zero() {
     let problem = Problem::integers(&conv, 1, [2, 5, 6]);
     let (x, all) = (problem.x_block(), Region::full(problem.y_shape));
     for isa in isas() {
-        let mut local = problem.local::<f32>(isa);
+        let (mut local, weight, bias) = problem.local::<f32>(isa);
         let (mut plain, mut sloped) = (Block::zeros(all), Block::zeros(all));
-        local.forward(&SOLO, &x, &mut plain, &all);
+        local.forward(&SOLO, &weight, &bias, &x, &mut plain, &all);
         local.set_slope(0.01);
-        local.forward(&SOLO, &x, &mut sloped, &all);
+        local.forward(&SOLO, &weight, &bias, &x, &mut sloped, &all);
         assert!(plain.data().iter().any(|&v| v < 0.0) && plain.data().iter().any(|&v| v > 0.0));
         plain.data_mut().iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { *v * 0.01 });
         assert_eq!(plain, sloped, "{isa}");
@@ -262,24 +261,46 @@ fn rounding_stays_within_the_bound_of_a_sum() {
 
 #[test]
 fn sub_boxes_give_the_same_bits() {
+    let teams: Vec<Team> = (1..=4).map(|threads| Team::new(threads).expect("threads")).collect();
     for (conv, n, extents) in [
         (Conv::cube(20, 35, 3, 1, 1, true), 1, [5, 6, 7]),
         (Conv::cube(4, 16, 3, 1, 1, false), 2, [3, 5, 11]),
         (Conv::cube(40, 70, 3, 2, 1, false), 1, [5, 5, 6]),
+        // All outputs are so many that weights are packed, and those of each sub-box so few that they are not.
+        (Conv::cube(19, 37, 3, 1, 1, true), 1, [9, 12, 14]),
+        (Conv::cube(18, 51, 3, 2, 1, true), 1, [21, 22, 25]),
     ] {
         let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
+        let (x, dy) = (problem.x_block(), problem.dy_block());
+        let (out, input) = (Region::full(problem.y_shape), Region::full(problem.x_shape));
         for isa in isas() {
-            let mut local = problem.local::<f32>(isa);
-            let (x, dy) = (problem.x_block(), problem.dy_block());
-            let (out, input) = (Region::full(problem.y_shape), Region::full(problem.x_shape));
-            let (mut whole, mut parts) = (Block::zeros(out), Block::zeros(out));
-            local.forward(&SOLO, &x, &mut whole, &out);
-            pieces(&out).iter().for_each(|part| local.forward(&SOLO, &x, &mut parts, part));
-            assert_eq!(whole, parts, "{isa}: forward of {conv:?}");
-            let (mut whole, mut parts) = (Block::zeros(input), Block::zeros(input));
-            local.backward_data(&SOLO, &dy, &mut whole, &input);
-            pieces(&input).iter().for_each(|part| local.backward_data(&SOLO, &dy, &mut parts, part));
-            assert_eq!(whole, parts, "{isa}: data gradient of {conv:?}");
+            let (mut local, weight, bias) = problem.local::<f32>(isa);
+            let (mut y, mut dx) = (Block::zeros(out), Block::zeros(input));
+            // What is left of other weights is not used.
+            let others = vec![f32::NAN; weight.len()];
+            local.forward(&SOLO, &others, &bias, &x, &mut y, &out);
+            local.backward_data(&SOLO, &others, &dy, &mut dx, &input);
+            local.forget_weights();
+            local.forward(&SOLO, &weight, &bias, &x, &mut y, &out);
+            local.backward_data(&SOLO, &weight, &dy, &mut dx, &input);
+            for team in &teams {
+                local.forget_weights();
+                // Without a packed copy, with the one that many outputs need, and with what those have left.
+                for (outputs, inputs) in
+                    [(pieces(&out), pieces(&input)), (vec![out], vec![input]), (pieces(&out), pieces(&input))]
+                {
+                    let (mut y_parts, mut dx_parts) = (Block::zeros(out), Block::zeros(input));
+                    for part in &outputs {
+                        local.forward(team, &weight, &bias, &x, &mut y_parts, part);
+                    }
+                    for part in &inputs {
+                        local.backward_data(team, &weight, &dy, &mut dx_parts, part);
+                    }
+                    let threads = team.threads();
+                    assert_eq!(y, y_parts, "{isa}, {threads} threads: forward of {conv:?}");
+                    assert_eq!(dx, dx_parts, "{isa}, {threads} threads: data gradient of {conv:?}");
+                }
+            }
         }
     }
 }
@@ -291,6 +312,7 @@ fn any_team_gives_the_same_bits() {
         (Conv::cube(4, 16, 3, 1, 1, false), 2, [9, 25, 31]),
         (Conv::cube(90, 130, 3, 2, 1, false), 1, [5, 5, 6]),
         (Conv::image(130, 70, 1, 1, 0, true), 2, [1, 30, 11]),
+        (Conv::cube(50, 270, 3, 1, 1, true), 1, [2, 2, 3]),
     ] {
         let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
         let alone = run_by::<f32>(&problem, Isa::selected(), &SOLO);
@@ -345,11 +367,11 @@ fn gradients_match_finite_differences() {
 fn empty_parts_have_zero_gradients_and_write_nothing() {
     let conv = Conv::cube(3, 5, 3, 1, 1, true);
     let problem = Problem::integers(&conv, 1, [3, 3, 3]);
-    let mut local = problem.local::<f32>(Isa::selected());
+    let (mut local, weight, bias) = problem.local::<f32>(Isa::selected());
     let empty = Region::full(problem.y_shape).with(SPATIAL[1], Span::new(2, 2));
     let (x, dy) = (problem.x_block(), problem.dy_block());
     let mut y = Block::from_fn(Region::full(problem.y_shape), |_| 1.0f32);
-    local.forward(&SOLO, &x, &mut y, &empty);
+    local.forward(&SOLO, &weight, &bias, &x, &mut y, &empty);
     assert!(y.data().iter().all(|&v| v == 1.0));
     let mut dw = vec![1.0; problem.weight.len()];
     local.backward_weight(&SOLO, &x, &dy, &empty, &mut dw);

@@ -42,29 +42,26 @@ impl ConvTranspose {
 pub struct TransposedLocal<T: Real>(Local<T>);
 
 impl<T: Real> TransposedLocal<T> {
-    /// Kernels of an available instruction set; weights are to be packed before use.
+    /// Kernels of an available instruction set.
     pub fn new(spec: &ConvTranspose, isa: Isa) -> Self {
         TransposedLocal(Local::new(spec.adjoint(), isa))
     }
 
-    /// Packs the weights `[KD, KH, KW, K, C]` for the forward pass.
-    pub fn pack_forward(&mut self, team: &Team, weight: &[T]) {
-        self.0.pack_backward(team, weight);
+    /// The weights that are given from now on are others.
+    pub fn forget_weights(&mut self) {
+        self.0.forget_weights();
     }
 
-    /// Packs the weights `[KD, KH, KW, K, C]` for the data gradient.
-    pub fn pack_backward(&mut self, team: &Team, weight: &[T]) {
-        self.0.pack_forward(team, weight, &[]);
+    /// Computes the outputs `part` with the weights `[KD, KH, KW, K, C]`; `x` covers all inputs that reach them, with zeros
+    /// outside the tensor.
+    pub fn forward(&mut self, team: &Team, weight: &[T], x: &Block<T>, y: &mut Block<T>, part: &Region) {
+        self.0.backward_data(team, weight, x, y, part);
     }
 
-    /// Computes the outputs `part`; `x` covers all inputs that reach them, with zeros outside the tensor.
-    pub fn forward(&mut self, team: &Team, x: &Block<T>, y: &mut Block<T>, part: &Region) {
-        self.0.backward_data(team, x, y, part);
-    }
-
-    /// Computes the input gradients `part`; `dy` covers the outputs that they reached, with zeros outside the tensor.
-    pub fn backward_data(&mut self, team: &Team, dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
-        self.0.forward(team, dy, dx, part);
+    /// Computes the input gradients `part` with the weights `[KD, KH, KW, K, C]`; `dy` covers the outputs that they
+    /// reached, with zeros outside the tensor.
+    pub fn backward_data(&mut self, team: &Team, weight: &[T], dy: &Block<T>, dx: &mut Block<T>, part: &Region) {
+        self.0.forward(team, weight, &[], dy, dx, part);
     }
 
     /// Overwrites `dw` (`[KD, KH, KW, K, C]`) with the sum over the inputs `part`; `dy` covers the outputs that they

@@ -4,7 +4,8 @@
 //! channels / run of the reduction / tile. A group's gradients are copied to a contiguous panel, which stays in the
 //! first-level cache while all tiles of the reduction walk along it. Where they share none (1x1, dense, 2x2 at stride 2)
 //! the inputs of a tile are copied too, or a power of two of channels would put all outputs' inputs into the same few
-//! sets of the caches: group / tile of the reduction / block, with the panels of all blocks in the second-level cache.
+//! sets of the caches: group / tile of the reduction / block, with the panels of all blocks in the second-level cache. So
+//! it is where outputs are few: the gradient is then written in the order of memory.
 //!
 //! What a team shares, by sizes alone: chunks of the outputs, each summed into a gradient of its own while that is small
 //! beside the outputs; and blocks and rows of the gradient where chunks are few.
@@ -28,6 +29,8 @@ const GROUP: usize = 192;
 const LONG_GROUP: usize = 512;
 /// Bytes of a gradient that does, and of the panels of all blocks.
 const CACHED: usize = 1 << 20;
+/// Outputs so few that a gradient is written as fast as memory takes it: in whole rows, not block by block.
+const FEW_OUTPUTS: usize = 32;
 /// Blocks that are worth copying the inputs that they share.
 const BLOCKS_APART: usize = 8;
 /// Input channels from which on no tile lies across two taps, and those of the same channels follow each other: what one
@@ -82,7 +85,8 @@ pub(super) fn sum<T: Real>(
     panels.fit(team);
     let bytes = std::mem::size_of_val(dw);
     let blocks = Blocks { channels, lanes: kernels.lanes };
-    let apart = sweep.x_step[3] >= run && blocks.count() >= BLOCKS_APART;
+    let outputs = sweep.outputs();
+    let apart = (sweep.x_step[3] >= run || outputs <= FEW_OUTPUTS) && blocks.count() >= BLOCKS_APART;
     let most = match (apart, bytes > CACHED) {
         (true, _) => (CACHED / (channels.min(WIDE) * T::BYTES)).clamp(GROUP, LONG_GROUP),
         (false, true) => LONG_GROUP,
@@ -90,7 +94,6 @@ pub(super) fn sum<T: Real>(
         (false, false) => GROUP,
     };
     list_lines(&sweep, most, lines, groups);
-    let outputs = sweep.extent.iter().product();
     let split = if apart {
         let strips = rows.len() * strips(kernels, run).len();
         let mut split = Split::new(outputs, bytes, groups.len(), 1, strips);
@@ -192,7 +195,7 @@ impl Group<'_> {
 /// The part of a gradient that is written.
 struct Target<T> {
     blocks: Range<usize>,
-    /// Rows of the reduction, or strips where outputs share no inputs.
+    /// Rows of the reduction, or strips where outputs share no inputs or are few.
     rows: Range<usize>,
     dw: *mut T,
     /// Whether to add to it, or to overwrite it.
@@ -249,7 +252,7 @@ impl<T: Real> Problem<'_, T> {
         }
     }
 
-    /// The same for outputs that share no inputs; the target's rows are strips.
+    /// The same for outputs that share no inputs, or few; the target's rows are strips.
     ///
     /// # Safety
     /// As for [`Problem::sum_group`].

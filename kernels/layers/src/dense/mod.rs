@@ -51,8 +51,6 @@ pub struct DenseLayer<T: Float> {
     spec: Dense,
     params: Vec<Param<T>>,
     matrix: Matrix<T>,
-    forward_is_packed: bool,
-    backward_is_packed: bool,
 }
 
 impl<T: Float> DenseLayer<T> {
@@ -60,7 +58,7 @@ impl<T: Float> DenseLayer<T> {
     pub fn new(spec: Dense) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
         let matrix = Matrix::new(spec.c, spec.k, Isa::selected());
-        DenseLayer { spec, params, matrix, forward_is_packed: false, backward_is_packed: false }
+        DenseLayer { spec, params, matrix }
     }
 }
 
@@ -84,11 +82,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
             local::forward(env.team, &self.params[0].value, bias, self.spec.c, x, y);
             return Ok(());
         }
-        if !self.forward_is_packed {
-            self.matrix.pack_forward(env.team, &self.params[0].value, bias);
-            self.forward_is_packed = true;
-        }
-        self.matrix.forward(env.team, x, y);
+        self.matrix.forward(env.team, &self.params[0].value, bias, x, y);
         Ok(())
     }
 
@@ -107,11 +101,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
             local::backward_data(env.team, &self.params[0].value, self.spec.c, dy, dx);
             return Ok(());
         }
-        if !self.backward_is_packed {
-            self.matrix.pack_backward(env.team, &self.params[0].value);
-            self.backward_is_packed = true;
-        }
-        self.matrix.backward_data(env.team, dy, dx);
+        self.matrix.backward_data(env.team, &self.params[0].value, dy, dx);
         Ok(())
     }
 
@@ -134,7 +124,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
     }
 
     fn params_mut(&mut self) -> &mut [Param<T>] {
-        (self.forward_is_packed, self.backward_is_packed) = (false, false);
+        self.matrix.forget_weights();
         &mut self.params
     }
 }

@@ -1,0 +1,76 @@
+//! Copies of weights into the order of the kernels, generic over the instruction set.
+
+use super::simd::Simd;
+use shardmark_tensor::Real;
+
+/// The weights of a run of adjoining inputs for a block of output channels, to be copied to `[inputs][channels]`.
+pub(super) struct Run<T> {
+    /// The first input's weight of the first channel.
+    pub from: *const T,
+    /// Elements from one input (rows) or one channel (columns) to the next.
+    pub from_step: usize,
+    /// Where the first is written.
+    pub to: *mut T,
+    /// Elements from one input to the next there.
+    pub to_step: usize,
+    /// Inputs.
+    pub len: usize,
+    /// Channels.
+    pub channels: usize,
+}
+
+/// Copies weights `[inputs][channels]`.
+///
+/// # Safety
+/// The CPU has S; every position that the run describes lies inside its array.
+#[inline(always)]
+pub(super) unsafe fn rows<S: Simd>(run: &Run<S::T>) {
+    let (whole, tail) = (run.channels / S::LANES * S::LANES, run.channels % S::LANES);
+    // SAFETY: by this function's contract.
+    unsafe {
+        for i in 0..run.len {
+            let (from, to) = (run.from.add(i * run.from_step), run.to.add(i * run.to_step));
+            for c in (0..whole).step_by(S::LANES) {
+                S::store(to.add(c), S::load(from.add(c)));
+            }
+            if tail > 0 {
+                S::store_first(to.add(whole), S::load_first(from.add(whole), tail), tail);
+            }
+        }
+    }
+}
+
+/// Copies weights `[channels][inputs]`, a square at a time where there is a whole one.
+///
+/// # Safety
+/// As for [`rows`].
+#[inline(always)]
+pub(super) unsafe fn columns<S: Simd>(run: &Run<S::T>) {
+    let whole = |n: usize| n / S::LANES * S::LANES;
+    let (channels, inputs) = (whole(run.channels), whole(run.len));
+    // SAFETY: by this function's contract.
+    unsafe {
+        for i in (0..inputs).step_by(S::LANES) {
+            for c in (0..channels).step_by(S::LANES) {
+                let (from, to) = (run.from.add(c * run.from_step + i), run.to.add(i * run.to_step + c));
+                S::transpose(from, run.from_step, to, run.to_step);
+            }
+        }
+        singles(run, 0..channels, inputs..run.len);
+        singles(run, channels..run.channels, 0..run.len);
+    }
+}
+
+/// Copies the weights of some channels and inputs one by one, transposed.
+///
+/// # Safety
+/// As for [`rows`].
+#[inline(always)]
+unsafe fn singles<T: Real>(run: &Run<T>, channels: std::ops::Range<usize>, inputs: std::ops::Range<usize>) {
+    for c in channels {
+        for i in inputs.clone() {
+            // SAFETY: by this function's contract.
+            unsafe { *run.to.add(i * run.to_step + c) = *run.from.add(c * run.from_step + i) };
+        }
+    }
+}
