@@ -1,5 +1,6 @@
 //! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
 
+use super::dot::{self, DotTile, MAX_OUTS};
 use super::fill::{self, Run};
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG, WeightTile};
@@ -101,6 +102,16 @@ type TapsFn<T> = unsafe fn(&TapsTile<T>);
 /// Most inputs of a tile of `weights_taps`.
 pub(super) const MAX_STREAMS: usize = 9;
 type FillFn<T> = unsafe fn(&Run<T>);
+type DotFn<T> = unsafe fn(&DotTile<T>);
+
+/// The kernels of `dot` for a number of output channels.
+pub(super) struct DotFns<T: 'static> {
+    /// Outputs of a tile of `many`.
+    pub per: usize,
+    pub many: DotFn<T>,
+    /// One output.
+    pub single: DotFn<T>,
+}
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {
@@ -116,6 +127,8 @@ pub(super) struct Kernels<T: 'static> {
     pub weights: [&'static [WeightFn<T>]; MAX_VECS],
     /// `weights_taps[vecs - 1][streams - 1]`; none where registers are too few.
     pub weights_taps: [&'static [TapsFn<T>]; MAX_VECS],
+    /// `dot[output channels - 1]`.
+    pub dot: [DotFns<T>; MAX_OUTS],
     /// Copies weights as they lie.
     pub rows: FillFn<T>,
     /// Copies weights transposed.
@@ -146,7 +159,7 @@ impl<T: Real> Kernels<T> {
 /// The kernels of one instruction set; `$features` enables it in every function that the generic body is inlined into.
 macro_rules! kernels {
     ($simd:ty, $t:ty, $(#[$features:meta])?, segs $($segs:literal)*, single $($single:literal)*, long $($long:literal)*,
-     rows1 $($rows1:literal)*, rows2 $($rows2:literal)*, streams1 $($streams1:literal)*, streams2 $($streams2:literal)*) => {{
+     rows1 $($rows1:literal)*, rows2 $($rows2:literal)*, streams1 $($streams1:literal)*, streams2 $($streams2:literal)*, dot $dot1:literal $dot2:literal $dot3:literal $dot4:literal) => {{
         $(#[$features])?
         unsafe fn gather<const SEGS: usize, const PER: usize, const VECS: usize>(tile: &GatherTile<$t>) {
             // SAFETY: handed on to the caller.
@@ -177,6 +190,11 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { fill::columns::<$simd>(run) }
         }
+        $(#[$features])?
+        unsafe fn dot<const OUTS: usize, const PER: usize>(tile: &DotTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { dot::dot::<$simd, OUTS, PER>(tile) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -187,6 +205,12 @@ macro_rules! kernels {
             taps_long: &[$(gather_taps::<$long, LONG>),*],
             weights: [&[$(weights::<$rows1, 1>),*], &[$(weights::<$rows2, 2>),*]],
             weights_taps: [&[$(weights_taps::<$streams1, 1>),*], &[$(weights_taps::<$streams2, 2>),*]],
+            dot: [
+                DotFns { per: $dot1, many: dot::<1, $dot1>, single: dot::<1, 1> },
+                DotFns { per: $dot2, many: dot::<2, $dot2>, single: dot::<2, 1> },
+                DotFns { per: $dot3, many: dot::<3, $dot3>, single: dot::<3, 1> },
+                DotFns { per: $dot4, many: dot::<4, $dot4>, single: dot::<4, 1> },
+            ],
             rows,
             columns,
         }
@@ -194,8 +218,8 @@ macro_rules! kernels {
 }
 
 // With 16 registers: 12 accumulators, two weight vectors and one broadcast input.
-static PORTABLE_F32: Kernels<f32> = kernels!(Portable<f32, 4>, f32,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
-static PORTABLE_F64: Kernels<f64> = kernels!(Portable<f64, 2>, f64,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
+static PORTABLE_F32: Kernels<f32> = kernels!(Portable<f32, 4>, f32,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2, dot 6 4 3 2);
+static PORTABLE_F64: Kernels<f64> = kernels!(Portable<f64, 2>, f64,, segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2, dot 6 4 3 2);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -203,9 +227,9 @@ mod x86 {
     use super::*;
 
     pub static AVX2: Kernels<f32> = kernels!(Avx2, f32, #[target_feature(enable = "avx2,fma")],
-        segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2);
+        segs 1 2 3, single 1 2 3, long 1, rows1 1 2 3 4 5 6 7 8 9 10 11 12, rows2 1 2 3 4 5 6, streams1 1 2 3 4, streams2, dot 6 4 3 2);
 
     // With 32 registers: 28 accumulators.
     pub static AVX512: Kernels<f32> = kernels!(Avx512, f32, #[target_feature(enable = "avx512f")],
-        segs 1 2 3 4 5 6 7, single 1 2 3 4 5 6 7, long 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams1 1 2 3 4 5 6 7 8 9, streams2 1 2 3 4);
+        segs 1 2 3 4 5 6 7, single 1 2 3 4 5 6 7, long 1 2 3, rows1 1 2 3 4 5 6 7 8 9 10 11 12 13 14, rows2 1 2 3 4 5 6 7 8 9 10 11 12 13 14, streams1 1 2 3 4 5 6 7 8 9, streams2 1 2 3 4, dot 12 9 7 6);
 }

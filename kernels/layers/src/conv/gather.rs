@@ -5,6 +5,7 @@
 //! outer loops are the parts that a team shares.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
+use super::dot::DotJob;
 use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
 use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
 use shardmark_host::{PerThread, SharedMut, Team};
@@ -123,8 +124,13 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
     let reach = rows.iter().max().map_or(0, |r| r + run);
     assert!(last_x + reach <= x.len() && last_y + packed.blocks.channels <= y.len(), "a sweep stays inside its arrays");
     assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
-    scratch.own.fit(team);
     let y = SharedMut::new(y);
+    if let Some(dot) = packed.dot() {
+        let job = DotJob { kernels, sweep, x, rows, inputs, start: packed.starts(), slope: job.slope };
+        // SAFETY: inputs and outputs were checked against the arrays above; the whole box is this call's.
+        return unsafe { dot.gather(&job, &y, team) };
+    }
+    scratch.own.fit(team);
     for vecs in (1..=MAX_VECS).rev() {
         let blocks = packed.blocks.of(vecs).len();
         if blocks == 0 {

@@ -8,6 +8,7 @@
 
 mod cut;
 mod dispatch;
+mod dot;
 mod fill;
 mod gather;
 mod layer;

@@ -4,6 +4,7 @@
 //! thread that uses them at once: they are read from memory and never written to it.
 
 use super::dispatch::{Kernels, MAX_VECS};
+use super::dot::Dot;
 use super::fill::Run;
 use super::tile::{Piece, TAPS};
 use shardmark_host::{SharedMut, Team};
@@ -182,6 +183,8 @@ pub(super) struct Packed<T: 'static> {
     data: Aligned<T>,
     is_filled: bool,
     start: Aligned<T>,
+    /// In place of `data` where output channels are few.
+    dot: Option<Dot<T>>,
 }
 
 impl<T: Real> Packed<T> {
@@ -199,7 +202,8 @@ impl<T: Real> Packed<T> {
         let blocks = Blocks { channels, lanes: kernels.lanes };
         let mut start = Aligned::default();
         start.resize(blocks.padded());
-        Packed { kernels, blocks, inputs, order, data: Aligned::default(), is_filled: false, start }
+        let dot = Dot::new(kernels, channels, &inputs);
+        Packed { kernels, blocks, inputs, order, data: Aligned::default(), is_filled: false, start, dot }
     }
 
     /// The weights have changed: what was packed is of no use any more.
@@ -216,10 +220,25 @@ impl<T: Real> Packed<T> {
             Order::Columns(offsets) => offsets.iter().max().map_or(0, |first| first + channels * inputs.channels),
         };
         assert!(end <= weight.len(), "there is a weight for every input and channel");
-        if !self.is_filled && outputs > FEW_OUTPUTS {
+        if self.is_filled {
+            return;
+        }
+        if let Some(dot) = &mut self.dot {
+            let first = |row: usize, tap: usize| (row * inputs.taps + tap) * inputs.channels;
+            dot.fill(channels, &inputs, |row, out, tap, channel| match &self.order {
+                Order::Rows => weight[(first(row, tap) + channel) * channels + out],
+                Order::Columns(offsets) => weight[offsets[row * inputs.taps + tap] + out * inputs.channels + channel],
+            });
+            self.is_filled = true;
+        } else if outputs > FEW_OUTPUTS {
             self.fill(team, weight);
             self.is_filled = true;
         }
+    }
+
+    /// The weights for few output channels.
+    pub fn dot(&self) -> Option<&Dot<T>> {
+        self.dot.as_ref()
     }
 
     /// Packs all weights.
@@ -285,6 +304,11 @@ impl<T: Real> Packed<T> {
         let runs = reduction.firsts[pieces.clone()].iter().copied().zip(lens);
         self.copy(block, runs, weight, own.as_mut_slice());
         own.as_slice()
+    }
+
+    /// Start values of all channels.
+    pub fn starts(&self) -> &[T] {
+        &self.start.as_slice()[..self.blocks.channels]
     }
 
     /// Start values of a block's channels.

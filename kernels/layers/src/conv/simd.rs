@@ -35,6 +35,24 @@ pub(super) trait Simd {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// The sums of all lanes of each vector.
+    #[inline(always)]
+    unsafe fn sums(vectors: [Self::V; 4]) -> [Self::T; 4] {
+        const { assert!(Self::LANES.is_power_of_two() && Self::LANES <= 16) };
+        vectors.map(|v| {
+            let mut lanes = [Self::T::ZERO; 16];
+            // SAFETY: there is room for all lanes.
+            unsafe { Self::store(lanes.as_mut_ptr(), v) };
+            let mut half = Self::LANES / 2;
+            while half > 0 {
+                for i in 0..half {
+                    lanes[i] += lanes[i + half];
+                }
+                half /= 2;
+            }
+            lanes[0]
+        })
+    }
     /// Writes the transpose of `LANES` rows of `LANES` elements, which lie `from_step` and `to_step` elements apart.
     unsafe fn transpose(from: *const Self::T, from_step: usize, to: *mut Self::T, to_step: usize);
     /// Returns `i`, without the compiler's knowing: it then addresses `base + i` with two registers instead of keeping
@@ -137,6 +155,20 @@ mod x86 {
         #[inline(always)]
         unsafe fn zero() -> __m512 {
             unsafe { _mm512_setzero_ps() }
+        }
+        #[inline(always)]
+        unsafe fn sums([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+            unsafe {
+                let pairs = |a, b| _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let [ab, cd] = [pairs(a, b), pairs(c, d)].map(|v| _mm512_castps_pd(v));
+                let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
+                // A part of each sum in every quarter.
+                let quarters = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+                let upper = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(quarters)));
+                let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), upper);
+                let sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
+                std::mem::transmute::<__m128, [f32; 4]>(sums)
+            }
         }
         #[inline(always)]
         unsafe fn splat(p: *const f32) -> __m512 {

@@ -172,6 +172,14 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::image(5, 17, 3, 1, 1, false), 1, [1, 4, 13]),
         (Conv::cube(7, 40, 3, 1, 1, false), 1, [2, 2, 10]),
         (conv(2, 16, [w(1, 1, 0, 0), w(2, 1, 0, 1), w(6, 2, 2, 2)], false), 1, [1, 5, 33]),
+        // Few output channels, and few input channels of the data gradient: dot products of rows shorter and longer than a
+        // vector, and of lines shorter and longer than a tile, along every dimension.
+        (Conv::image(64, 3, 1, 1, 0, true), 2, [1, 5, 29]),
+        (Conv::image(21, 2, 3, 1, 1, true), 1, [1, 3, 4]),
+        (Conv::cube(7, 4, 3, 2, 1, true), 1, [5, 6, 14]),
+        (Conv::cube(3, 40, 3, 1, 1, false), 1, [13, 2, 2]),
+        (Conv::cube(2, 17, 5, 2, 2, false), 1, [4, 31, 3]),
+        (Conv::cube(4, 33, 2, 2, 0, true), 1, [4, 4, 18]),
     ]
 }
 
