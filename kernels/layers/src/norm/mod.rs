@@ -205,8 +205,8 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         self.prepare_gradient(env, x, dy, part)?;
         let (layout, len) = (dy.layout(), lines::line_len(part));
         lines::map(env.team, x, dx, part, |at, x, dx| {
-            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
-            local::input_gradient(&self.channels, self.dy_slope, x, dx);
+            let dy = lines::line(dy.data(), &layout, at, len);
+            local::input_gradient(&self.channels, self.dy_slope, x, Some(dy), dx);
         });
         Ok(())
     }
@@ -220,7 +220,9 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         part: &Region,
     ) -> Result<(), LayerError> {
         self.prepare_gradient(env, x, dx, part)?;
-        lines::map(env.team, x, dx, part, |_, x, dx| local::input_gradient(&self.channels, self.dy_slope, x, dx));
+        lines::map(env.team, x, dx, part, |_, x, dx| {
+            local::input_gradient(&self.channels, self.dy_slope, x, None, dx);
+        });
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use super::Pool;
 use crate::Float;
 use crate::lines::{Boxes, Lines, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Layout};
@@ -295,7 +295,7 @@ fn spread_strip<T: Float, const L: usize, const LEAKY: bool>(
     y: &[T],
     out: &mut [T],
 ) {
-    prefetch_written(out);
+    prefetch_next(out);
     let mut sum = if count == 0 { [T::ZERO; L] } else { strip::<T, L>(&line[first * c + ch..]) };
     for reader in first + 1..first + count {
         let next = strip::<T, L>(&line[reader * c + ch..]);

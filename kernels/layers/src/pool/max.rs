@@ -4,7 +4,7 @@ use super::Pool;
 use super::local::beats;
 use crate::Float;
 use crate::lines::{Boxes, Lines, line, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, SPATIAL, Span, Window};
 use shardmark_tensor::{Block, Layout};
@@ -165,7 +165,7 @@ multiversion! {
 
 #[inline(always)]
 fn give_strip<T: Float, const L: usize>(number: T, numbers: &[T], gradients: &[T], add: bool, dx: &mut [T]) {
-    prefetch_written(dx);
+    prefetch_next(dx);
     let (numbers, mut share) = (strip::<T, L>(numbers), strip::<T, L>(gradients));
     let before = strip::<T, L>(dx);
     for i in 0..L {
