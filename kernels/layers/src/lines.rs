@@ -2,6 +2,7 @@
 //! share a walk by boxes of lines.
 
 use crate::Float;
+use crate::store::fence;
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::{Dim, Region, Span};
 use shardmark_tensor::{Block, Layout};
@@ -131,6 +132,7 @@ pub(crate) fn update<T: Float>(
             // SAFETY: each line is in one box, and each box is given out once.
             kernel(at, unsafe { y.line(at, len) });
         }
+        fence();
     });
 }
 

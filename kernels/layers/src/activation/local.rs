@@ -2,16 +2,17 @@
 
 use crate::Float;
 use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
+use crate::store::Store;
 
 multiversion! {
     /// `y = x > 0 ? x : slope * x`; NaN stays NaN.
-    pub(super) fn leaky_relu<T: Float>(slope: T, x: &[T], y: &mut [T]) {
+    pub(super) fn leaky_relu<T: Float, S: Store>(slope: T, x: &[T], y: &mut [T]) {
         let whole = y.len() / STRIP * STRIP;
         for at in (0..whole).step_by(STRIP) {
-            leaky_strip::<T, STRIP>(slope, &x[at..], &x[at..], &mut y[at..]);
+            leaky_strip::<T, S, STRIP>(slope, &x[at..], &x[at..], &mut y[at..]);
         }
         for at in whole..y.len() {
-            leaky_strip::<T, 1>(slope, &x[at..], &x[at..], &mut y[at..]);
+            leaky_strip::<T, S, 1>(slope, &x[at..], &x[at..], &mut y[at..]);
         }
     }
 }
@@ -27,23 +28,25 @@ multiversion! {
 
 multiversion! {
     /// `dx = sign > 0 ? dy : slope * dy`, where `sign` is the input or has its sign.
-    pub(super) fn leaky_relu_gradient<T: Float>(slope: T, sign: &[T], dy: &[T], dx: &mut [T]) {
+    pub(super) fn leaky_relu_gradient<T: Float, S: Store>(slope: T, sign: &[T], dy: &[T], dx: &mut [T]) {
         let whole = dx.len() / STRIP * STRIP;
         for at in (0..whole).step_by(STRIP) {
-            leaky_strip::<T, STRIP>(slope, &sign[at..], &dy[at..], &mut dx[at..]);
+            leaky_strip::<T, S, STRIP>(slope, &sign[at..], &dy[at..], &mut dx[at..]);
         }
         for at in whole..dx.len() {
-            leaky_strip::<T, 1>(slope, &sign[at..], &dy[at..], &mut dx[at..]);
+            leaky_strip::<T, S, 1>(slope, &sign[at..], &dy[at..], &mut dx[at..]);
         }
     }
 }
 
 #[inline(always)]
-fn leaky_strip<T: Float, const L: usize>(slope: T, sign: &[T], values: &[T], out: &mut [T]) {
+fn leaky_strip<T: Float, S: Store, const L: usize>(slope: T, sign: &[T], values: &[T], out: &mut [T]) {
     prefetch_next(sign);
     prefetch_next(values);
-    prefetch_next(out);
-    out[..L].copy_from_slice(&leaky(slope, strip::<T, L>(sign), strip::<T, L>(values)));
+    if S::FETCHES {
+        prefetch_next(out);
+    }
+    S::put(leaky(slope, strip::<T, L>(sign), strip::<T, L>(values)), out);
 }
 
 multiversion! {

@@ -4,6 +4,7 @@
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
 use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use crate::store::Store;
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -159,22 +160,22 @@ pub(super) struct Channels<T> {
 
 multiversion! {
     /// `z = (x - mean) * scale + shift`, `y = z > 0 ? z : slope * z` on a line `[W, C]`; a slope of one leaves z.
-    pub(super) fn normalise<T: Float>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
+    pub(super) fn normalise<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
         let c = channels.mean.len();
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (x, y) in x.chunks(panel).zip(y.chunks_mut(panel)) {
             for first in (0..strips).step_by(STRIP) {
-                normalise_strip::<T, STRIP>(channels, slope, panel, first, x, y);
+                normalise_strip::<T, S, STRIP>(channels, slope, panel, first, x, y);
             }
             for first in strips..c {
-                normalise_strip::<T, 1>(channels, slope, panel, first, x, y);
+                normalise_strip::<T, S, 1>(channels, slope, panel, first, x, y);
             }
         }
     }
 }
 
 #[inline(always)]
-fn normalise_strip<T: Float, const L: usize>(
+fn normalise_strip<T: Float, S: Store, const L: usize>(
     channels: &Channels<T>,
     slope: T,
     panel: usize,
@@ -186,9 +187,11 @@ fn normalise_strip<T: Float, const L: usize>(
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
         let (x, y) = (&x[first..], &mut y[first..]);
         prefetch(x.as_ptr().wrapping_add(panel));
-        prefetch(y.as_ptr().wrapping_add(panel));
+        if S::FETCHES {
+            prefetch(y.as_ptr().wrapping_add(panel));
+        }
         let z = affine.apply(strip::<T, L>(x));
-        y[..L].copy_from_slice(&leaky(slope, z, z));
+        S::put(leaky(slope, z, z), y);
     }
 }
 
@@ -286,23 +289,23 @@ fn sum_strip<T: Float, const L: usize>(
 
 multiversion! {
     /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`; without `dy`, over the one that `dx` holds.
-    pub(super) fn input_gradient<T: Float>(channels: &Channels<T>, slope: T, x: &[T], dy: Option<&[T]>, dx: &mut [T]) {
+    pub(super) fn input_gradient<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], dy: Option<&[T]>, dx: &mut [T]) {
         let c = channels.mean.len();
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
             let dy = dy.map(|dy| &dy[i * panel..][..dx.len()]);
             for first in (0..strips).step_by(STRIP) {
-                gradient_strip::<T, STRIP>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+                gradient_strip::<T, S, STRIP>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
             }
             for first in strips..c {
-                gradient_strip::<T, 1>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+                gradient_strip::<T, S, 1>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
             }
         }
     }
 }
 
 #[inline(always)]
-fn gradient_strip<T: Float, const L: usize>(
+fn gradient_strip<T: Float, S: Store, const L: usize>(
     channels: &Channels<T>,
     slope: T,
     panel: usize,
@@ -319,13 +322,15 @@ fn gradient_strip<T: Float, const L: usize>(
         let dy = if dy.is_empty() { &*dx } else { &dy[at * c + first..] };
         prefetch(x.as_ptr().wrapping_add(panel));
         prefetch(dy.as_ptr().wrapping_add(panel));
-        prefetch(dx.as_ptr().wrapping_add(panel));
+        if S::FETCHES {
+            prefetch(dx.as_ptr().wrapping_add(panel));
+        }
         let x = strip::<T, L>(x);
         let mut row = leaky(slope, affine.apply(x), strip::<T, L>(dy));
         for i in 0..L {
             row[i] = scale[i] * (row[i] - mean_dy[i] - (x[i] - mean[i]) * through[i]);
         }
-        dx[..L].copy_from_slice(&row);
+        S::put(row, dx);
     }
 }
 
