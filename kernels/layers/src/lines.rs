@@ -54,14 +54,6 @@ impl Boxes {
         Boxes { region: *region, steps }
     }
 
-    /// The same boxes, joined along the dimensions that are not to be cut.
-    pub fn uncut(mut self, whole: [bool; 3]) -> Self {
-        for (i, _) in whole.iter().enumerate().filter(|(_, whole)| **whole) {
-            self.steps[i] = self.region.0[i].len();
-        }
-        self
-    }
-
     fn counts(&self) -> [usize; 3] {
         std::array::from_fn(|i| self.region.0[i].len().div_ceil(self.steps[i].max(1)))
     }

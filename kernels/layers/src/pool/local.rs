@@ -10,10 +10,10 @@ use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Layout};
 
 /// Elements of the planes that a tile goes through together: what one plane read stays in cache for the next.
-const CACHED: usize = 1 << 17;
+pub(super) const TILE: usize = 1 << 17;
 
 /// Planes of a tile, so that few are read by two tiles.
-const PLANES: usize = 8;
+pub(super) const PLANES: usize = 8;
 
 /// Buffers that are kept from step to step, so that a step allocates nothing.
 #[derive(Default)]
@@ -94,7 +94,7 @@ impl Rows {
 
 /// Tiles of a tensor in which `lines` lines of `len` elements are read for one that is computed or cut.
 fn tiles(part: &Region, lines: usize, len: usize) -> Boxes {
-    Boxes::with_steps(part, [1, PLANES, (CACHED / (lines * len).max(1)).max(1)])
+    Boxes::with_steps(part, [1, PLANES, (TILE / (lines * len).max(1)).max(1)])
 }
 
 /// `y[part]` from the windows in `x`.
