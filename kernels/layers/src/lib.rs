@@ -22,6 +22,7 @@ mod problem;
 mod shared_tests;
 mod simd;
 pub mod spec;
+mod store;
 #[cfg(test)]
 mod testing;
 

@@ -2,6 +2,7 @@
 //! share a walk by boxes of lines.
 
 use crate::Float;
+use crate::store::fence;
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::{Dim, Region, Span};
 use shardmark_tensor::{Block, Layout};
@@ -51,14 +52,6 @@ impl Boxes {
     /// Boxes of the given extents along N, D, H; the last ones may be smaller.
     pub fn with_steps(region: &Region, steps: [usize; 3]) -> Self {
         Boxes { region: *region, steps }
-    }
-
-    /// The same boxes, joined along the dimensions that are not to be cut.
-    pub fn uncut(mut self, whole: [bool; 3]) -> Self {
-        for (i, _) in whole.iter().enumerate().filter(|(_, whole)| **whole) {
-            self.steps[i] = self.region.0[i].len();
-        }
-        self
     }
 
     fn counts(&self) -> [usize; 3] {
@@ -131,6 +124,7 @@ pub(crate) fn update<T: Float>(
             // SAFETY: each line is in one box, and each box is given out once.
             kernel(at, unsafe { y.line(at, len) });
         }
+        fence();
     });
 }
 

@@ -13,15 +13,16 @@ pub(crate) fn strip<T: Float, const L: usize>(values: &[T]) -> [T; L] {
     strip
 }
 
-/// Elements by which a kernel that only writes a large tensor asks for its lines ahead.
+/// Elements by which a sweep asks for its lines of cache ahead.
 const AHEAD: usize = 1024;
 
-/// Asks for the cache line [`AHEAD`] of the first element, which is about to be overwritten.
+/// Asks for the cache line [`AHEAD`] of the first element.
 ///
-/// A store to a line that is not in the cache waits for it, and the hardware runs ahead of loads more boldly than of stores:
-/// a sweep that only writes runs at twice the speed when its lines are asked for as if they were read.
+/// The hardware runs ahead of loads less than the memory could bear, and of stores hardly at all, though a store waits for a
+/// line that is not in the cache: a sweep that asks for all its lines, those that it will overwrite as well, runs at up to
+/// twice the speed.
 #[inline(always)]
-pub(crate) fn prefetch_written<T>(values: &[T]) {
+pub(crate) fn prefetch_next<T>(values: &[T]) {
     prefetch(values.as_ptr().wrapping_add(AHEAD));
 }
 

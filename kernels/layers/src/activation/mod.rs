@@ -9,6 +9,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::store::{Cached, Stores, Streaming};
 use crate::{Env, Float, Layer, LayerError, lines};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -48,10 +49,11 @@ impl LeakyReluLayer {
 impl<T: Float> Layer<T> for LeakyReluLayer {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
-        lines::map(env.team, x, y, part, |_, x, y| {
-            y.copy_from_slice(x);
-            local::leaky_relu(slope, y);
-        });
+        let leaky_relu = match Stores::of::<T>(part) {
+            Stores::Cached => local::leaky_relu::<T, Cached>,
+            Stores::Streaming => local::leaky_relu::<T, Streaming>,
+        };
+        lines::map(env.team, x, y, part, |_, x, y| leaky_relu(slope, x, y));
         Ok(())
     }
 
@@ -66,16 +68,19 @@ impl<T: Float> Layer<T> for LeakyReluLayer {
     ) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
         let (sign, layout, len) = (self.sign(x, y), dy.layout(), lines::line_len(part));
+        let gradient = match Stores::of::<T>(part) {
+            Stores::Cached => local::leaky_relu_gradient::<T, Cached>,
+            Stores::Streaming => local::leaky_relu_gradient::<T, Streaming>,
+        };
         lines::map(env.team, sign, dx, part, |at, sign, dx| {
-            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
-            local::leaky_relu_gradient(slope, sign, dx);
+            gradient(slope, sign, lines::line(dy.data(), &layout, at, len), dx);
         });
         Ok(())
     }
 
     fn forward_in_place(&mut self, env: &Env, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
-        lines::update(env.team, y, part, |_, y| local::leaky_relu(slope, y));
+        lines::update(env.team, y, part, |_, y| local::leaky_relu_in_place(slope, y));
         Ok(())
     }
 
@@ -89,7 +94,7 @@ impl<T: Float> Layer<T> for LeakyReluLayer {
     ) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
         let sign = self.sign(x, y);
-        lines::map(env.team, sign, dx, part, |_, sign, dx| local::leaky_relu_gradient(slope, sign, dx));
+        lines::map(env.team, sign, dx, part, |_, sign, dx| local::leaky_relu_gradient_in_place(slope, sign, dx));
         Ok(())
     }
 }

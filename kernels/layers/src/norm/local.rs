@@ -1,12 +1,23 @@
-//! Batch normalisation on blocks. All kernels walk over lines `[W, C]` and keep the sums or constants of a strip of
-//! channels in registers along a line.
+//! Batch normalisation on blocks. All kernels walk over lines `[W, C]` by panels of rows, and keep the sums or constants of a
+//! strip of channels in registers along a panel.
 
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use crate::store::Store;
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
+
+/// Elements of a panel, about. With many channels a strip's walk touches a line of cache in each row, which no hardware
+/// foresees; a panel, the next one of each tensor too, stays in the first-level cache until all strips are through.
+const PANEL: usize = 2048;
+
+/// Elements of a panel: whole rows.
+#[inline(always)]
+fn panel(c: usize) -> usize {
+    (PANEL / c).max(1) * c
+}
 
 /// Writes `[count, means of C channels, M2s of C channels]` of `part` to `all`: what [`merge`] merges. `slots` is
 /// scratch.
@@ -19,12 +30,11 @@ pub(super) fn moments<T: Float>(
     all: &mut Vec<f64>,
 ) {
     let (layout, len, record) = (x.layout(), line_len(part), 1 + 2 * c);
-    // The moments of a box, then those of one line.
+    // The moments of a box, then those of one panel.
     for_each_slot(team, part, 2 * record, slots, |part, slot| {
         let (all, one) = slot.split_at_mut(record);
         for at in lines(&part) {
-            line_moments(line(x.data(), &layout, at, len), c, one);
-            merge(all, one);
+            line_moments(line(x.data(), &layout, at, len), c, one, all);
         }
     });
     all.clear();
@@ -52,8 +62,8 @@ fn for_each_slot(
 }
 
 /// Merges the (count, means, M2s) on the right into those on the left: Chan, Golub and LeVeque (1979), eq. 2.1.
+#[inline(always)]
 pub(super) fn merge(left: &mut [f64], right: &[f64]) {
-    let c = left.len() / 2;
     let (a, b) = (left[0], right[0]);
     if b == 0.0 {
         return;
@@ -61,59 +71,76 @@ pub(super) fn merge(left: &mut [f64], right: &[f64]) {
     let total = a + b;
     let (share, cross) = (b / total, a * b / total);
     left[0] = total;
-    let (means, m2s) = left[1..].split_at_mut(c);
-    for i in 0..c {
-        let delta = right[1 + i] - means[i];
-        means[i] += delta * share;
-        m2s[i] += right[1 + c + i] + delta * delta * cross;
+    let c = left.len() / 2;
+    let ((means, m2s), (new_means, new_m2s)) = (left[1..].split_at_mut(c), right[1..].split_at(c));
+    for ((mean, m2), (new_mean, new_m2)) in means.iter_mut().zip(m2s).zip(new_means.iter().zip(new_m2s)) {
+        let delta = new_mean - *mean;
+        *mean += delta * share;
+        *m2 += new_m2 + delta * delta * cross;
     }
 }
 
 multiversion! {
-    /// Moments of one line `[W, C]`, small enough to be read twice from cache: first the means, then deviations.
-    fn line_moments<T: Float>(line: &[T], c: usize, moments: &mut [f64]) {
-        let rows = (line.len() / c) as f64;
-        moments[0] = rows;
-        let (means, m2s) = moments[1..].split_at_mut(c);
-        let strips = c / STRIP * STRIP;
-        for first in (0..strips).step_by(STRIP) {
-            strip_moments::<T, STRIP>(line, c, first, rows, means, m2s);
-        }
-        for first in strips..c {
-            strip_moments::<T, 1>(line, c, first, rows, means, m2s);
+    /// Merges the moments of one line `[W, C]` into `all`. Its panels are read twice, the second time from cache: first
+    /// the means, then deviations. `one` is scratch.
+    fn line_moments<T: Float>(line: &[T], c: usize, one: &mut [f64], all: &mut [f64]) {
+        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        for x in line.chunks(panel) {
+            one[0] = (x.len() / c) as f64;
+            for first in (0..strips).step_by(STRIP) {
+                strip_moments::<T, STRIP>(x, panel, c, first, one);
+            }
+            for first in strips..c {
+                strip_moments::<T, 1>(x, panel, c, first, one);
+            }
+            merge(all, one);
         }
     }
 }
 
 #[inline(always)]
-fn strip_moments<T: Float, const L: usize>(
-    line: &[T],
-    c: usize,
-    first: usize,
-    rows: f64,
-    means: &mut [f64],
-    m2s: &mut [f64],
-) {
-    let mut mean = [0.0; L];
-    for row in line.chunks_exact(c) {
-        let x = wide::<T, L>(&row[first..]);
-        for i in 0..L {
-            mean[i] += x[i];
-        }
-    }
-    for i in 0..L {
-        mean[i] /= rows;
-    }
-    let mut m2 = [0.0; L];
-    for row in line.chunks_exact(c) {
-        let x = wide::<T, L>(&row[first..]);
+fn strip_moments<T: Float, const L: usize>(x: &[T], panel: usize, c: usize, first: usize, moments: &mut [f64]) {
+    let rows = moments[0];
+    let (means, m2s) = moments[1..].split_at_mut(c);
+    let mean = row_sums(x, c, |row| {
+        prefetch(row[first..].as_ptr().wrapping_add(panel));
+        wide::<T, L>(&row[first..])
+    });
+    let mean = mean.map(|sum| sum / rows);
+    let m2 = row_sums(x, c, |row| {
+        let mut x = wide::<T, L>(&row[first..]);
         for i in 0..L {
             let delta = x[i] - mean[i];
-            m2[i] += delta * delta;
+            x[i] = delta * delta;
         }
-    }
+        x
+    });
     means[first..first + L].copy_from_slice(&mean);
     m2s[first..first + L].copy_from_slice(&m2);
+}
+
+/// Adds up the terms of all rows, those of even and of odd ones apart: a single sum would wait for itself.
+#[inline(always)]
+fn row_sums<T: Float, const L: usize>(x: &[T], c: usize, term: impl Fn(&[T]) -> [f64; L]) -> [f64; L] {
+    let (mut even, mut odd) = ([0.0; L], [0.0; L]);
+    let mut pairs = x.chunks_exact(2 * c);
+    for pair in &mut pairs {
+        let (a, b) = pair.split_at(c);
+        add(&mut even, term(a));
+        add(&mut odd, term(b));
+    }
+    if !pairs.remainder().is_empty() {
+        add(&mut even, term(pairs.remainder()));
+    }
+    add(&mut even, odd);
+    even
+}
+
+#[inline(always)]
+fn add<const L: usize>(sums: &mut [f64; L], terms: [f64; L]) {
+    for i in 0..L {
+        sums[i] += terms[i];
+    }
 }
 
 /// What the kernels apply to each channel.
@@ -133,26 +160,38 @@ pub(super) struct Channels<T> {
 
 multiversion! {
     /// `z = (x - mean) * scale + shift`, `y = z > 0 ? z : slope * z` on a line `[W, C]`; a slope of one leaves z.
-    pub(super) fn normalise<T: Float>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
+    pub(super) fn normalise<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
         let c = channels.mean.len();
-        let strips = c / STRIP * STRIP;
-        for first in (0..strips).step_by(STRIP) {
-            normalise_strip::<T, STRIP>(channels, slope, first, x, y);
-        }
-        for first in strips..c {
-            normalise_strip::<T, 1>(channels, slope, first, x, y);
+        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        for (x, y) in x.chunks(panel).zip(y.chunks_mut(panel)) {
+            for first in (0..strips).step_by(STRIP) {
+                normalise_strip::<T, S, STRIP>(channels, slope, panel, first, x, y);
+            }
+            for first in strips..c {
+                normalise_strip::<T, S, 1>(channels, slope, panel, first, x, y);
+            }
         }
     }
 }
 
 #[inline(always)]
-fn normalise_strip<T: Float, const L: usize>(channels: &Channels<T>, slope: T, first: usize, x: &[T], y: &mut [T]) {
-    let c = channels.mean.len();
-    let affine = Affine::<T, L>::of(channels, first);
+fn normalise_strip<T: Float, S: Store, const L: usize>(
+    channels: &Channels<T>,
+    slope: T,
+    panel: usize,
+    first: usize,
+    x: &[T],
+    y: &mut [T],
+) {
+    let (affine, c) = (Affine::<T, L>::of(channels, first), channels.mean.len());
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
-        prefetch_written(&y[first..]);
-        let z = affine.apply(strip::<T, L>(&x[first..]));
-        y[first..first + L].copy_from_slice(&leaky(slope, z, z));
+        let (x, y) = (&x[first..], &mut y[first..]);
+        prefetch(x.as_ptr().wrapping_add(panel));
+        if S::FETCHES {
+            prefetch(y.as_ptr().wrapping_add(panel));
+        }
+        let z = affine.apply(strip::<T, L>(x));
+        S::put(leaky(slope, z, z), y);
     }
 }
 
@@ -205,15 +244,14 @@ multiversion! {
     /// Adds the sums of one line.
     fn line_sums<T: Float>(mean: &[f64], channels: &Channels<T>, slope: T, x: &[T], dy: &[T], sums: &mut [f64]) {
         let c = mean.len();
-        let (plain, scaled) = sums.split_at_mut(c);
-        let strips = c / STRIP * STRIP;
-        for first in (0..strips).step_by(STRIP) {
-            let affine = Affine::<T, STRIP>::of(channels, first);
-            sum_strip(&mean[first..], &affine, slope, first, [x, dy], &mut plain[first..], &mut scaled[first..]);
-        }
-        for first in strips..c {
-            let affine = Affine::<T, 1>::of(channels, first);
-            sum_strip(&mean[first..], &affine, slope, first, [x, dy], &mut plain[first..], &mut scaled[first..]);
+        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        for (x, dy) in x.chunks(panel).zip(dy.chunks(panel)) {
+            for first in (0..strips).step_by(STRIP) {
+                sum_strip::<T, STRIP>(mean, channels, slope, panel, first, [x, dy], sums);
+            }
+            for first in strips..c {
+                sum_strip::<T, 1>(mean, channels, slope, panel, first, [x, dy], sums);
+            }
         }
     }
 }
@@ -221,59 +259,78 @@ multiversion! {
 #[inline(always)]
 fn sum_strip<T: Float, const L: usize>(
     mean: &[f64],
-    affine: &Affine<T, L>,
+    channels: &Channels<T>,
     slope: T,
+    panel: usize,
     first: usize,
     [x, dy]: [&[T]; 2],
-    plain: &mut [f64],
-    scaled: &mut [f64],
+    sums: &mut [f64],
 ) {
-    // The slices of means begin at the strip and end with the channels.
-    let c = first + mean.len();
-    let mean = strip::<f64, L>(mean);
-    let (mut sum, mut sum_scaled) = ([0.0; L], [0.0; L]);
+    let (affine, c) = (Affine::<T, L>::of(channels, first), mean.len());
+    let mean = strip::<f64, L>(&mean[first..]);
+    let (mut plain, mut scaled) = ([0.0; L], [0.0; L]);
     for (x, dy) in x.chunks_exact(c).zip(dy.chunks_exact(c)) {
-        let x = strip::<T, L>(&x[first..]);
-        let dz = leaky(slope, affine.apply(x), strip::<T, L>(&dy[first..])).map(T::to_f64);
+        let (x, dy) = (&x[first..], &dy[first..]);
+        prefetch(x.as_ptr().wrapping_add(panel));
+        prefetch(dy.as_ptr().wrapping_add(panel));
+        let x = strip::<T, L>(x);
+        let dz = leaky(slope, affine.apply(x), strip::<T, L>(dy)).map(T::to_f64);
         let x = x.map(T::to_f64);
         for i in 0..L {
-            sum[i] += dz[i];
-            sum_scaled[i] += dz[i] * (x[i] - mean[i]);
+            plain[i] += dz[i];
+            scaled[i] += dz[i] * (x[i] - mean[i]);
         }
     }
     for i in 0..L {
-        plain[i] += sum[i];
-        scaled[i] += sum_scaled[i];
+        sums[first + i] += plain[i];
+        sums[c + first + i] += scaled[i];
     }
 }
 
 multiversion! {
-    /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`, over the `dy` that `dx` holds.
-    pub(super) fn input_gradient<T: Float>(channels: &Channels<T>, slope: T, x: &[T], dx: &mut [T]) {
+    /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`; without `dy`, over the one that `dx` holds.
+    pub(super) fn input_gradient<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], dy: Option<&[T]>, dx: &mut [T]) {
         let c = channels.mean.len();
-        let strips = c / STRIP * STRIP;
-        for first in (0..strips).step_by(STRIP) {
-            gradient_strip::<T, STRIP>(channels, slope, first, x, dx);
-        }
-        for first in strips..c {
-            gradient_strip::<T, 1>(channels, slope, first, x, dx);
+        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
+            let dy = dy.map(|dy| &dy[i * panel..][..dx.len()]);
+            for first in (0..strips).step_by(STRIP) {
+                gradient_strip::<T, S, STRIP>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+            }
+            for first in strips..c {
+                gradient_strip::<T, S, 1>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+            }
         }
     }
 }
 
 #[inline(always)]
-fn gradient_strip<T: Float, const L: usize>(channels: &Channels<T>, slope: T, first: usize, x: &[T], dx: &mut [T]) {
+fn gradient_strip<T: Float, S: Store, const L: usize>(
+    channels: &Channels<T>,
+    slope: T,
+    panel: usize,
+    first: usize,
+    [x, dy]: [&[T]; 2],
+    dx: &mut [T],
+) {
     let c = channels.mean.len();
     let affine = Affine::<T, L>::of(channels, first);
     let [mean, scale, _] = affine.0;
     let [mean_dy, through] = [&channels.mean_dy, &channels.through].map(|v| strip::<T, L>(&v[first..]));
-    for (x, dx) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)) {
-        let x = strip::<T, L>(&x[first..]);
-        let mut row = leaky(slope, affine.apply(x), strip::<T, L>(&dx[first..]));
+    for (at, (x, dx)) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)).enumerate() {
+        let (x, dx) = (&x[first..], &mut dx[first..]);
+        let dy = if dy.is_empty() { &*dx } else { &dy[at * c + first..] };
+        prefetch(x.as_ptr().wrapping_add(panel));
+        prefetch(dy.as_ptr().wrapping_add(panel));
+        if S::FETCHES {
+            prefetch(dx.as_ptr().wrapping_add(panel));
+        }
+        let x = strip::<T, L>(x);
+        let mut row = leaky(slope, affine.apply(x), strip::<T, L>(dy));
         for i in 0..L {
             row[i] = scale[i] * (row[i] - mean_dy[i] - (x[i] - mean[i]) * through[i]);
         }
-        dx[first..first + L].copy_from_slice(&row);
+        S::put(row, dx);
     }
 }
 

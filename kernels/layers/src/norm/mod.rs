@@ -21,6 +21,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+use crate::store::{Cached, Stores, Streaming};
 use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec, lines};
 use shardmark_comm::{CommExt, ReduceOp};
 use shardmark_partition::step::{CollectiveKind, Pass};
@@ -189,7 +190,11 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         let scale = weight.value.iter().zip(&used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
         overwrite(&mut channels.scale, scale);
         channels.shift.clone_from(&bias.value);
-        lines::map(env.team, x, y, part, |_, x, y| local::normalise(channels, *slope, x, y));
+        let normalise = match Stores::of::<T>(part) {
+            Stores::Cached => local::normalise::<T, Cached>,
+            Stores::Streaming => local::normalise::<T, Streaming>,
+        };
+        lines::map(env.team, x, y, part, |_, x, y| normalise(channels, *slope, x, y));
         Ok(())
     }
 
@@ -204,9 +209,13 @@ impl<T: Float> Layer<T> for NormLayer<T> {
     ) -> Result<(), LayerError> {
         self.prepare_gradient(env, x, dy, part)?;
         let (layout, len) = (dy.layout(), lines::line_len(part));
+        let input_gradient = match Stores::of::<T>(part) {
+            Stores::Cached => local::input_gradient::<T, Cached>,
+            Stores::Streaming => local::input_gradient::<T, Streaming>,
+        };
         lines::map(env.team, x, dx, part, |at, x, dx| {
-            dx.copy_from_slice(lines::line(dy.data(), &layout, at, len));
-            local::input_gradient(&self.channels, self.dy_slope, x, dx);
+            let dy = lines::line(dy.data(), &layout, at, len);
+            input_gradient(&self.channels, self.dy_slope, x, Some(dy), dx);
         });
         Ok(())
     }
@@ -220,7 +229,9 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         part: &Region,
     ) -> Result<(), LayerError> {
         self.prepare_gradient(env, x, dx, part)?;
-        lines::map(env.team, x, dx, part, |_, x, dx| local::input_gradient(&self.channels, self.dy_slope, x, dx));
+        lines::map(env.team, x, dx, part, |_, x, dx| {
+            local::input_gradient::<T, Cached>(&self.channels, self.dy_slope, x, None, dx);
+        });
         Ok(())
     }
 

@@ -4,16 +4,17 @@
 use super::Pool;
 use crate::Float;
 use crate::lines::{Boxes, Lines, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_next, prefetch_second, strip};
+use crate::store::{Cached, Store, Stores, Streaming, fence};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, Span, Window};
 use shardmark_tensor::{Block, Layout};
 
 /// Elements of the planes that a tile goes through together: what one plane read stays in cache for the next.
-const CACHED: usize = 1 << 17;
+pub(super) const TILE: usize = 1 << 17;
 
 /// Planes of a tile, so that few are read by two tiles.
-const PLANES: usize = 8;
+pub(super) const PLANES: usize = 8;
 
 /// Buffers that are kept from step to step, so that a step allocates nothing.
 #[derive(Default)]
@@ -81,6 +82,9 @@ struct Rows {
     first: usize,
     counts: [usize; 2],
     steps: [usize; 2],
+    /// Heights from which on the line so many elements further is one that the next join is the first to read.
+    fresh: usize,
+    next: usize,
 }
 
 impl Rows {
@@ -88,13 +92,20 @@ impl Rows {
         let [_, step_d, step_h, ..] = layout.strides();
         let counts = [d.len(), h.len()];
         let first = if counts.contains(&0) { 0 } else { layout.offset([n, d.lo, h.lo, w.lo]) };
-        Rows { first, counts, steps: [step_d, step_h] }
+        Rows { first, counts, steps: [step_d, step_h], fresh: usize::MAX, next: 0 }
+    }
+
+    /// The same, the next join being that of the output below. Where windows do not overlap, all lines are fresh, and the
+    /// hardware follows them.
+    fn downwards(self, window: &Window) -> Self {
+        let fresh = if window.kernel > window.stride { window.kernel - window.stride } else { usize::MAX };
+        Rows { fresh, next: window.stride * self.steps[1], ..self }
     }
 }
 
 /// Tiles of a tensor in which `lines` lines of `len` elements are read for one that is computed or cut.
 fn tiles(part: &Region, lines: usize, len: usize) -> Boxes {
-    Boxes::with_steps(part, [1, PLANES, (CACHED / (lines * len).max(1)).max(1)])
+    Boxes::with_steps(part, [1, PLANES, (TILE / (lines * len).max(1)).max(1)])
 }
 
 /// `y[part]` from the windows in `x`.
@@ -122,7 +133,7 @@ pub(super) fn forward<T: Float, J: Join>(
             let spans = [wd.inputs(Span::new(d, d + 1)), wh.inputs(Span::new(h, h + 1)), columns];
             // SAFETY: each line is in one tile, and each tile is given out once.
             let out = unsafe { y.line(at, len) };
-            forward_line::<T, J>(x.data(), &Rows::new(&layout, n, spans), &ww, taps, c, buffer, out);
+            forward_line::<T, J>(x.data(), &Rows::new(&layout, n, spans).downwards(&wh), &ww, taps, c, buffer, out);
         }
     });
 }
@@ -151,6 +162,10 @@ pub(super) fn gather_average<T: Float>(
     let tiles = tiles(part, 1, len);
     scratch.fit(team, columns.len() * c);
     let (dx, buffers, readers) = (Lines::new(dx), &scratch.lines, &scratch.readers);
+    let gather_line = match Stores::of::<T>(part) {
+        Stores::Cached => gather_line::<T, Cached>,
+        Stores::Streaming => gather_line::<T, Streaming>,
+    };
     team.run(tiles.count(), |thread, i| {
         let buffer = &mut *buffers.of(thread);
         for at in lines(&tiles.get(i)) {
@@ -159,8 +174,9 @@ pub(super) fn gather_average<T: Float>(
             let through = through.map(|(slope, x, layout)| (slope, crate::lines::line(x, &layout, at, len)));
             // SAFETY: each line is in one tile, and each tile is given out once.
             let out = unsafe { dx.line(at, len) };
-            gather_line::<T>(dy.data(), &Rows::new(&layout, n, spans), taps, readers, through, buffer, out);
+            gather_line(dy.data(), &Rows::new(&layout, n, spans), taps, readers, through, buffer, out);
         }
+        fence();
     });
 }
 
@@ -187,7 +203,7 @@ multiversion! {
 
 multiversion! {
     /// One line of input gradients.
-    fn gather_line<T: Float>(
+    fn gather_line<T: Float, S: Store>(
         dy: &[T],
         rows: &Rows,
         taps: T,
@@ -200,8 +216,8 @@ multiversion! {
         // Divided here, not once for each input that an output reaches.
         buffer.iter_mut().for_each(|sum| *sum = Mean::finish(*sum, taps));
         match through {
-            None => spread::<T, false>(buffer, readers, T::ONE, &[], out),
-            Some((slope, x)) => spread::<T, true>(buffer, readers, slope, x, out),
+            None => spread::<T, S, false>(buffer, readers, T::ONE, &[], out),
+            Some((slope, x)) => spread::<T, S, true>(buffer, readers, slope, x, out),
         }
     }
 }
@@ -209,28 +225,50 @@ multiversion! {
 /// Joins lines of `x` into one; zeros if there is none.
 #[inline(always)]
 fn join_rows<T: Float, J: Join>(x: &[T], rows: &Rows, line: &mut [T]) {
-    if rows.counts.contains(&0) {
-        line.fill(T::ZERO);
-        return;
+    match rows.counts {
+        [0, _] | [_, 0] => line.fill(T::ZERO),
+        [1, 1] => join_box::<T, J, 1, 1>(x, rows, line),
+        [1, 2] => join_box::<T, J, 1, 2>(x, rows, line),
+        [1, 3] => join_box::<T, J, 1, 3>(x, rows, line),
+        [2, 1] => join_box::<T, J, 2, 1>(x, rows, line),
+        [2, 2] => join_box::<T, J, 2, 2>(x, rows, line),
+        [3, 3] => join_box::<T, J, 3, 3>(x, rows, line),
+        _ => join_box::<T, J, 0, 0>(x, rows, line),
     }
+}
+
+/// Joins a box of `D` by `H` lines; 0 by 0 is one that is not compiled in.
+#[inline(always)]
+fn join_box<T: Float, J: Join, const D: usize, const H: usize>(x: &[T], rows: &Rows, line: &mut [T]) {
     let strips = line.len() / STRIP * STRIP;
     let (whole, rest) = line.split_at_mut(strips);
     for (i, out) in whole.chunks_exact_mut(STRIP).enumerate() {
-        out.copy_from_slice(&join_rows_strip::<T, J, STRIP>(x, rows, i * STRIP));
+        out.copy_from_slice(&join_rows_strip::<T, J, STRIP, D, H>(x, rows, i * STRIP));
     }
     for (i, out) in rest.iter_mut().enumerate() {
-        [*out] = join_rows_strip::<T, J, 1>(x, rows, strips + i);
+        [*out] = join_rows_strip::<T, J, 1, D, H>(x, rows, strips + i);
     }
 }
 
 #[inline(always)]
-fn join_rows_strip<T: Float, J: Join, const L: usize>(x: &[T], rows: &Rows, at: usize) -> [T; L] {
+fn join_rows_strip<T: Float, J: Join, const L: usize, const D: usize, const H: usize>(
+    x: &[T],
+    rows: &Rows,
+    at: usize,
+) -> [T; L] {
+    let [depths, heights] = if D == 0 { rows.counts } else { [D, H] };
     let mut joined = strip::<T, L>(&x[rows.first + at..]);
-    for d in 0..rows.counts[0] {
-        for h in usize::from(d == 0)..rows.counts[1] {
-            let next = strip::<T, L>(&x[rows.first + at + d * rows.steps[0] + h * rows.steps[1]..]);
-            for i in 0..L {
-                joined[i] = J::join(joined[i], next[i]);
+    for d in 0..depths {
+        for h in 0..heights {
+            let x = &x[rows.first + at + d * rows.steps[0] + h * rows.steps[1]..];
+            if h >= rows.fresh {
+                prefetch_second(x.as_ptr().wrapping_add(rows.next));
+            }
+            if (d, h) != (0, 0) {
+                let next = strip::<T, L>(x);
+                for i in 0..L {
+                    joined[i] = J::join(joined[i], next[i]);
+                }
             }
         }
     }
@@ -270,41 +308,69 @@ fn join_strip<T: Float, J: Join, const L: usize>(window: &[T], c: usize, kernel:
 
 /// Adds up for each column of inputs what its readers give; with `LEAKY`, goes on through a leaky ReLU with outputs `y`.
 #[inline(always)]
-fn spread<T: Float, const LEAKY: bool>(line: &[T], readers: &[(usize, usize)], slope: T, y: &[T], out: &mut [T]) {
+fn spread<T: Float, S: Store, const LEAKY: bool>(
+    line: &[T],
+    readers: &[(usize, usize)],
+    slope: T,
+    y: &[T],
+    out: &mut [T],
+) {
     let c = out.len() / readers.len();
-    let strips = c / STRIP * STRIP;
-    for (w, (out, &readers)) in out.chunks_exact_mut(c).zip(readers).enumerate() {
-        for ch in (0..strips).step_by(STRIP) {
-            let y = if LEAKY { &y[w * c + ch..] } else { y };
-            spread_strip::<T, STRIP, LEAKY>(line, readers, c, ch, slope, y, &mut out[ch..]);
-        }
-        for ch in strips..c {
-            let y = if LEAKY { &y[w * c + ch..] } else { y };
-            spread_strip::<T, 1, LEAKY>(line, readers, c, ch, slope, y, &mut out[ch..]);
+    for (w, (out, &(first, count))) in out.chunks_exact_mut(c).zip(readers).enumerate() {
+        let line = &line[first * c..][..count * c];
+        let y = if LEAKY { &y[w * c..][..c] } else { y };
+        match count {
+            1 => spread_column::<T, S, LEAKY, 1>(line, slope, y, out),
+            2 => spread_column::<T, S, LEAKY, 2>(line, slope, y, out),
+            _ => spread_column::<T, S, LEAKY, 0>(line, slope, y, out),
         }
     }
 }
 
+/// One column with `COUNT` readers, or 0 for a number that is not compiled in.
 #[inline(always)]
-fn spread_strip<T: Float, const L: usize, const LEAKY: bool>(
+fn spread_column<T: Float, S: Store, const LEAKY: bool, const COUNT: usize>(
     line: &[T],
-    (first, count): (usize, usize),
+    slope: T,
+    y: &[T],
+    out: &mut [T],
+) {
+    let c = out.len();
+    let count = if COUNT == 0 { line.len() / c } else { COUNT };
+    let strips = c / STRIP * STRIP;
+    for ch in (0..strips).step_by(STRIP) {
+        let y = if LEAKY { &y[ch..] } else { y };
+        spread_strip::<T, S, STRIP, LEAKY>(line, count, c, ch, slope, y, &mut out[ch..]);
+    }
+    for ch in strips..c {
+        let y = if LEAKY { &y[ch..] } else { y };
+        spread_strip::<T, S, 1, LEAKY>(line, count, c, ch, slope, y, &mut out[ch..]);
+    }
+}
+
+#[inline(always)]
+fn spread_strip<T: Float, S: Store, const L: usize, const LEAKY: bool>(
+    line: &[T],
+    count: usize,
     c: usize,
     ch: usize,
     slope: T,
     y: &[T],
     out: &mut [T],
 ) {
-    prefetch_written(out);
-    let mut sum = if count == 0 { [T::ZERO; L] } else { strip::<T, L>(&line[first * c + ch..]) };
-    for reader in first + 1..first + count {
+    if S::FETCHES {
+        prefetch_next(out);
+    }
+    let mut sum = if count == 0 { [T::ZERO; L] } else { strip::<T, L>(&line[ch..]) };
+    for reader in 1..count {
         let next = strip::<T, L>(&line[reader * c + ch..]);
         for i in 0..L {
             sum[i] += next[i];
         }
     }
     if LEAKY {
+        prefetch_next(y);
         sum = leaky(slope, strip::<T, L>(y), sum);
     }
-    out[..L].copy_from_slice(&sum);
+    S::put(sum, out);
 }

@@ -1,10 +1,15 @@
 //! The gradient of max pooling: each output's goes to the input that won its window.
+//!
+//! Inputs are cut into tiles. For each line of outputs that reads a tile the winners are found, and each line of inputs in
+//! the tile takes its share at once: the first of its readers overwrites it, so that nothing is filled beforehand, and others
+//! add. Contributions are added in the order of the outputs, wherever tiles end.
 
 use super::Pool;
-use super::local::beats;
+use super::local::{PLANES, TILE, beats};
 use crate::Float;
-use crate::lines::{Boxes, Lines, line, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_written, strip};
+use crate::lines::{Boxes, Lines, line, line_len};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
+use crate::store::{Cached, Store, Stores, Streaming, fence};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, SPATIAL, Span, Window};
 use shardmark_tensor::{Block, Layout};
@@ -14,6 +19,10 @@ use shardmark_tensor::{Block, Layout};
 pub(super) struct Scratch<T> {
     /// Places of a window's taps from its first in the inputs, in the order d, h, w.
     taps: Vec<usize>,
+    /// Their numbers, by which winners are known.
+    numbers: Vec<T>,
+    /// The outputs of a line that read each column of inputs: the first, how many, and the tap of the first.
+    readers: Vec<[usize; 3]>,
     lines: PerThread<Winners<T>>,
 }
 
@@ -26,8 +35,9 @@ struct Winners<T> {
 }
 
 impl<T: Float> Scratch<T> {
-    /// Buffers for lines of `len` outputs for each thread, also for one that gets no part this time.
-    fn fit(&mut self, team: &Team, len: usize, pool: &Pool, x: &Layout) {
+    /// Tables for a pool of the columns `outputs`, and buffers for lines of `len` outputs for each thread, also for one that
+    /// gets no tile this time.
+    fn fit(&mut self, team: &Team, len: usize, outputs: Span, pool: &Pool, x: &Layout) {
         self.lines.fit(team);
         for thread in 0..team.threads() {
             let Winners { numbers, gradients } = &mut *self.lines.of(thread);
@@ -38,7 +48,22 @@ impl<T: Float> Scratch<T> {
         let [_, sd, sh, sw, _] = x.strides();
         self.taps.clear();
         self.taps.extend((0..kd * kh * kw).map(|i| i / (kh * kw) * sd + i / kw % kh * sh + i % kw * sw));
+        self.numbers.clear();
+        self.numbers.extend((0..self.taps.len()).map(|i| T::from_f64(i as f64)));
+        let window = &pool.windows[2];
+        let columns = window.inputs(outputs);
+        self.readers.clear();
+        self.readers.extend((columns.lo..columns.hi).map(|w| {
+            let readers = readers(window, w, outputs);
+            let tap = if readers.is_empty() { 0 } else { w - window.inputs(readers).lo };
+            [readers.lo - outputs.lo, readers.len() as i64, tap].map(|v| v.max(0) as usize)
+        }));
     }
+}
+
+/// Those of `outputs` that read the input `i` of a dimension.
+fn readers(window: &Window, i: i64, outputs: Span) -> Span {
+    window.outputs(Span::new(i, i + 1)).intersect(outputs)
 }
 
 /// Overwrites the whole block `dx`: the `dy` of each output in `part` at the input that won its window in `x`, those of
@@ -53,34 +78,32 @@ pub(super) fn scatter<T: Float>(
     part: &Region,
     scratch: &mut Scratch<T>,
 ) {
-    let [wd, wh, ww] = pool.windows;
+    if part.is_empty() {
+        dx.data_mut().fill(T::ZERO);
+        return;
+    }
     let dims = SPATIAL.into_iter().zip(&pool.windows);
     let covered = dims.fold(*part, |region, (dim, window)| region.with(dim, window.inputs(part.span(dim))));
-    if pool.windows.iter().all(|w| w.kernel == w.stride) && !part.is_empty() {
-        dx.fill_outside(&covered, T::ZERO);
-    } else {
-        dx.data_mut().fill(T::ZERO);
-    }
-    let (c, len, columns) = (part.0[4].len(), line_len(part), line_len(&covered));
-    scratch.fit(team, len, pool, &x.layout());
-    let (x_at, dy_at, taps, buffers) = (x.layout(), dy.layout(), &scratch.taps, &scratch.lines);
+    dx.fill_outside(&covered, T::ZERO);
+    scratch.fit(team, line_len(part), part.0[3], pool, &x.layout());
+    // Whether some line is written more than once.
+    let again = pool.windows[..2].iter().any(overlap);
+    let run = match Stores::of::<T>(&covered) {
+        Stores::Streaming if !again => Tile::run::<Streaming>,
+        _ => Tile::run::<Cached>,
+    };
+    let (tiles, tile) = (tiles(pool, &covered), Tile { pool, slope, x, dy, part, scratch });
     let dx = Lines::new(dx);
-    // Lines of windows that overlap along D or H are added to by one thread.
-    let boxes = Boxes::of(part).uncut([false, overlap(&wd), overlap(&wh)]);
-    let add = pool.windows.iter().any(overlap);
-    team.run(boxes.count(), |thread, i| {
-        let winners = &mut *buffers.of(thread);
-        for at in lines(&boxes.get(i)) {
-            let [n, d, h, w] = [at[0], first_input(&wd, at[1]), first_input(&wh, at[2]), first_input(&ww, at[3])];
-            let dy = line(dy.data(), &dy_at, at, len);
-            find_winners(&x.data()[x_at.offset([n, d, h, w])..], taps, ww.stride * c, c, slope, dy, winners);
-            for row in 0..wd.kernel * wh.kernel {
-                let at = [n, d + (row / wh.kernel) as i64, h + (row % wh.kernel) as i64, w];
-                // SAFETY: lines that two boxes' windows share do not exist, and each box is given out once.
-                give_winners(winners, row * ww.kernel, &ww, c, add, unsafe { dx.line(at, columns) });
-            }
-        }
-    });
+    team.run(tiles.count(), |thread, i| run(&tile, thread, &tiles.get(i), dx));
+}
+
+/// Tiles of the inputs of a pool: windows that do not overlap lie within one.
+fn tiles(pool: &Pool, inputs: &Region) -> Boxes {
+    let [sd, sh, _] = pool.windows.map(|w| w.stride);
+    let depth = if overlap(&pool.windows[0]) { PLANES.next_multiple_of(sd) } else { sd };
+    let depth = depth.min(inputs.0[1].len());
+    let height = TILE / (depth * line_len(inputs)).max(1) / sh * sh;
+    Boxes::with_steps(inputs, [1, depth, height.max(sh)])
 }
 
 /// Whether an input may be read by two windows along a dimension.
@@ -88,9 +111,69 @@ pub(super) fn overlap(window: &Window) -> bool {
     window.kernel > window.stride
 }
 
-/// First input of the window of output `o`.
-fn first_input(window: &Window, o: i64) -> i64 {
-    window.inputs(Span::new(o, o + 1)).lo
+/// What is the same for all tiles.
+struct Tile<'a, T> {
+    pool: &'a Pool,
+    slope: T,
+    x: &'a Block<T>,
+    dy: &'a Block<T>,
+    part: &'a Region,
+    scratch: &'a Scratch<T>,
+}
+
+impl<T: Float> Tile<'_, T> {
+    /// Writes the tile `inputs`, which nobody else touches.
+    fn run<S: Store>(&self, thread: usize, inputs: &Region, dx: Lines<T>) {
+        let ([wd, wh, _], [n, depths, heights, columns, _]) = (&self.pool.windows, inputs.0);
+        let clip = |window: &Window, inputs, i: usize| window.outputs(inputs).intersect(self.part.0[i]);
+        // SAFETY: each line is in one tile, and each tile is given out once.
+        let line = |d, h| unsafe { dx.line([n.lo, d, h, columns.lo], line_len(inputs)) };
+        let unread = |window: &Window, i, at| readers(window, at, self.part.0[i]).is_empty();
+        for d in depths.lo..depths.hi {
+            for h in (heights.lo..heights.hi).filter(|&h| unread(wd, 1, d) || unread(wh, 2, h)) {
+                line(d, h).fill(T::ZERO);
+            }
+        }
+        let winners = &mut *self.scratch.lines.of(thread);
+        let (outer, inner) = (clip(wd, depths, 1), clip(wh, heights, 2));
+        for (od, oh) in (outer.lo..outer.hi).flat_map(|od| (inner.lo..inner.hi).map(move |oh| (od, oh))) {
+            let [reads_d, reads_h] = [wd.inputs(Span::new(od, od + 1)), wh.inputs(Span::new(oh, oh + 1))];
+            self.find([n.lo, od, oh], [reads_d.lo, reads_h.lo], winners);
+            let [ds, hs] = [reads_d.intersect(depths), reads_h.intersect(heights)];
+            for (d, h) in (ds.lo..ds.hi).flat_map(|d| (hs.lo..hs.hi).map(move |h| (d, h))) {
+                let first = readers(wd, d, self.part.0[1]).lo == od && readers(wh, h, self.part.0[2]).lo == oh;
+                let row = (d - reads_d.lo) as usize * wh.kernel + (h - reads_h.lo) as usize;
+                self.give::<S>(winners, row, first, line(d, h));
+            }
+        }
+        fence();
+    }
+
+    /// Finds the winners of a line of outputs, whose windows begin at the depth and height `from`.
+    fn find(&self, [n, d, h]: [i64; 3], from: [i64; 2], winners: &mut Winners<T>) {
+        let window = &self.pool.windows[2];
+        let outputs = self.part.0[3];
+        let at = [n, from[0], from[1], window.inputs(outputs).lo];
+        let (c, dy) =
+            (self.part.0[4].len(), line(self.dy.data(), &self.dy.layout(), [n, d, h, outputs.lo], line_len(self.part)));
+        find_winners(
+            &self.x.data()[self.x.layout().offset(at)..],
+            &self.scratch.taps,
+            window.stride * c,
+            c,
+            self.slope,
+            dy,
+            winners,
+        );
+    }
+
+    /// Gives a line of inputs its share of a line of outputs that reads it as row `row` of the window.
+    fn give<S: Store>(&self, winners: &Winners<T>, row: usize, first: bool, dx: &mut [T]) {
+        let Scratch { numbers, readers, .. } = self.scratch;
+        let window = &self.pool.windows[2];
+        let numbers = &numbers[row * window.kernel..][..window.kernel];
+        give_winners::<T, S>(winners, numbers, window.stride, readers, first, dx);
+    }
 }
 
 multiversion! {
@@ -131,7 +214,9 @@ fn find_strip<T: Float, const L: usize>(
     let mut winner = [-T::ONE; L];
     let mut number = T::ZERO;
     for &tap in taps {
-        let value = strip::<T, L>(&x[tap..]);
+        let x = &x[tap..];
+        prefetch_next(x);
+        let value = strip::<T, L>(x);
         for i in 0..L {
             let wins = beats(value[i], best[i]);
             best[i] = if wins { value[i] } else { best[i] };
@@ -144,33 +229,49 @@ fn find_strip<T: Float, const L: usize>(
 }
 
 multiversion! {
-    /// Gives the taps `first..` of each window along one line of inputs their share.
-    fn give_winners<T: Float>(winners: &Winners<T>, first: usize, window: &Window, c: usize, add: bool, dx: &mut [T]) {
+    /// Gives one line of inputs its share of the outputs that read it; `numbers` are those of the window's taps along it, and
+    /// outputs are `stride` columns apart. Overwrites the line if it is the `first` share, else adds.
+    fn give_winners<T: Float, S: Store>(
+        winners: &Winners<T>,
+        numbers: &[T],
+        stride: usize,
+        readers: &[[usize; 3]],
+        first: bool,
+        dx: &mut [T],
+    ) {
+        let c = dx.len() / readers.len();
         let strips = c / STRIP * STRIP;
-        let outputs = winners.numbers.chunks_exact(c).zip(winners.gradients.chunks_exact(c));
-        for (w, (numbers, gradients)) in outputs.enumerate() {
-            for tap in 0..window.kernel {
-                let number = T::from_f64((first + tap) as f64);
-                let dx = &mut dx[(w * window.stride + tap) * c..][..c];
-                for ch in (0..strips).step_by(STRIP) {
-                    give_strip::<T, STRIP>(number, &numbers[ch..], &gradients[ch..], add, &mut dx[ch..]);
-                }
-                for ch in strips..c {
-                    give_strip::<T, 1>(number, &numbers[ch..], &gradients[ch..], add, &mut dx[ch..]);
-                }
+        for (dx, readers) in dx.chunks_exact_mut(c).zip(readers) {
+            for ch in (0..strips).step_by(STRIP) {
+                give_strip::<T, S, STRIP>(winners, numbers, stride, readers, (c, ch), first, &mut dx[ch..]);
+            }
+            for ch in strips..c {
+                give_strip::<T, S, 1>(winners, numbers, stride, readers, (c, ch), first, &mut dx[ch..]);
             }
         }
     }
 }
 
 #[inline(always)]
-fn give_strip<T: Float, const L: usize>(number: T, numbers: &[T], gradients: &[T], add: bool, dx: &mut [T]) {
-    prefetch_written(dx);
-    let (numbers, mut share) = (strip::<T, L>(numbers), strip::<T, L>(gradients));
-    let before = strip::<T, L>(dx);
-    for i in 0..L {
-        let gets = if numbers[i] == number { share[i] } else { T::ZERO };
-        share[i] = if add { before[i] + gets } else { gets };
+fn give_strip<T: Float, S: Store, const L: usize>(
+    winners: &Winners<T>,
+    numbers: &[T],
+    stride: usize,
+    &[output, count, tap]: &[usize; 3],
+    (c, ch): (usize, usize),
+    first: bool,
+    dx: &mut [T],
+) {
+    if S::FETCHES {
+        prefetch_next(dx);
     }
-    dx[..L].copy_from_slice(&share);
+    let mut sum = if first { [T::ZERO; L] } else { strip::<T, L>(dx) };
+    for i in 0..count {
+        let (number, at) = (numbers[tap - i * stride], (output + i) * c + ch);
+        let (winner, share) = (strip::<T, L>(&winners.numbers[at..]), strip::<T, L>(&winners.gradients[at..]));
+        for i in 0..L {
+            sum[i] += if winner[i] == number { share[i] } else { T::ZERO };
+        }
+    }
+    S::put(sum, dx);
 }
