@@ -9,11 +9,13 @@ import argparse
 import contextlib
 import os
 import pathlib
-import platform
 import sys
 import time
 from statistics import median
 
+from console import positive, positives, show_progress
+import layout
+from machine import Yardsticks, processor
 from server import Ended, Refused, Server
 import table
 
@@ -44,18 +46,8 @@ def arguments():
     p.add_argument("--step-server", required=True, help=argparse.SUPPRESS)
     a = p.parse_args()
     a.pairs = 6 if a.quick else a.pairs
-    try:
-        a.threads = [positive(n) for n in a.threads.split(",")]
-    except ValueError:
-        p.error(f"--threads: expected numbers of at least 1, joined by commas, got {a.threads}; correct it")
+    a.threads = positives(p, "--threads", a.threads)
     return a
-
-
-def positive(text):
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
 
 
 def cases(a):
@@ -124,25 +116,6 @@ def drop_loser(seconds):
                 del seconds[loser]
 
 
-class Yardsticks:
-    """Multiply-add peak in GFLOP/s and memory bandwidth in GB/s: the best of many looks during the run, since a machine
-    that is shared or has just warmed up shows them at rare moments only."""
-
-    REQUESTS = {"flops": "peak", "bytes": "stream"}
-
-    def __init__(self, server):
-        self.server, self.best = server, {}
-
-    def look(self, threads, unit):
-        rate = float(self.server.ask(f"{self.REQUESTS[unit]} threads={threads}"))
-        self.best[threads, unit] = max(rate, self.best.get((threads, unit), 0.0))
-        return self.best[threads, unit]
-
-    def text(self, threads):
-        return (f"threads {threads}: multiply-add peak {self.best[threads, 'flops']:.0f} GFLOP/s, "
-                f"memory {self.best[threads, 'bytes']:.1f} GB/s")
-
-
 def measure(servers, case, threads, a, yardsticks, progress):
     role, line, name = case
     progress(f"{line} {name}, threads {threads}: preparing")
@@ -151,7 +124,7 @@ def measure(servers, case, threads, a, yardsticks, progress):
     for server in servers:
         if server != OURS:
             servers[server].ask(f"{line} | {name} | threads={threads}")
-    limit = yardsticks.look(threads, unit)
+    yardsticks.look(threads, unit)
     for server in servers.values():
         server.rest()
     seconds = compare(servers, line, name, threads, a.pairs, progress)
@@ -161,7 +134,7 @@ def measure(servers, case, threads, a, yardsticks, progress):
     if name == "step":
         memory = {"torch_memory": servers[best].peak_memory(), "ours_memory": servers[OURS].peak_memory()}
     return table.Row(role, line, name, threads, best, seconds[best], ours, unit,
-                     float(amount), limit, **memory)
+                     float(amount), yardsticks.best[threads, unit], **memory)
 
 
 def measure_layers(a, chosen, yardsticks, progress):
@@ -196,20 +169,6 @@ def header(a):
     return text
 
 
-def processor():
-    with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def show_progress(text):
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{text[:os.get_terminal_size(2).columns - 1]}")
-        sys.stderr.flush()
-
-
 def main():
     a = arguments()
     chosen = cases(a)
@@ -228,7 +187,8 @@ def report(a, chosen, yardsticks):
         for unit in yardsticks.REQUESTS:
             yardsticks.look(threads, unit)
     show_progress("")
-    print("\n".join(text + [yardsticks.text(n) for n in a.threads]) + "\n\n" + table.line(names, names, widths), flush=True)
+    print("\n".join(text + [yardsticks.text(n) for n in a.threads]) + "\n")
+    print(layout.line(names, names, widths, table.LEFT), flush=True)
     rows, refused = [], 0
     try:
         for row in (measure_steps if a.steps else measure_layers)(a, chosen, yardsticks, show_progress):
@@ -238,7 +198,7 @@ def report(a, chosen, yardsticks):
                 print(f"ci/peers: {row}", file=sys.stderr)
             else:
                 rows.append(row)
-                print(table.line(row.cells(), names, widths), flush=True)
+                print(layout.line(row.cells(), names, widths, table.LEFT), flush=True)
     finally:
         if rows:
             finish(a, text, rows, yardsticks)

@@ -3,10 +3,10 @@
 import csv
 import dataclasses
 import math
-import random
 from statistics import median
 
-RESAMPLES = 2000
+from layout import interval, markdown, milliseconds
+
 UNITS = {"flops": "GFLOP", "bytes": "GB"}
 
 
@@ -30,7 +30,7 @@ class Row:
     def __post_init__(self):
         self.torch_ms, self.ours_ms = 1e3 * median(self.torch), 1e3 * median(self.ours)
         self.ratio = self.torch_ms / self.ours_ms
-        self.low, self.high = interval(self.torch, self.ours)
+        self.low, self.high = interval(list(zip(self.torch, self.ours)), ratio_of_medians)
         self.rate = self.amount / self.ours_ms / 1e6
 
     @property
@@ -52,30 +52,12 @@ MEMORY_HEADS = ["PyTorch MiB", "shardmark MiB"]
 LEFT = {"case", "pass", "format"}
 
 
-def interval(torch, ours):
-    """95 % interval of the ratio of medians: percentile bootstrap over the rounds, each a pair of runs."""
-    rng = random.Random(1)
-    pairs = list(zip(torch, ours))
-    ratios = []
-    for _ in range(RESAMPLES):
-        drawn = rng.choices(pairs, k=len(pairs))
-        ratios.append(median(t for t, _ in drawn) / median(o for _, o in drawn))
-    ratios.sort()
-    return ratios[round(0.025 * RESAMPLES)], ratios[round(0.975 * RESAMPLES) - 1]
-
-
-def milliseconds(value):
-    """Two decimals, or more for what is short."""
-    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+def ratio_of_medians(pairs):
+    return median(torch for torch, _ in pairs) / median(ours for _, ours in pairs)
 
 
 def heads(steps):
     return HEADS + (MEMORY_HEADS if steps else [])
-
-
-def line(cells, names, widths):
-    padded = (cell.ljust(w) if n in LEFT else cell.rjust(w) for cell, n, w in zip(cells, names, widths))
-    return "  ".join(padded).rstrip()
 
 
 def widths(names, problems):
@@ -104,8 +86,7 @@ def write(stem, header, rows):
     names = heads(steps)
     with open(f"{stem}.md", "w") as file:
         file.write("# PyTorch and shardmark\n\n" + "\n".join(f"- {text}" for text in header) + "\n\n")
-        file.write("| " + " | ".join(names) + " |\n| " + " | ".join("---" for _ in names) + " |\n")
-        file.writelines("| " + " | ".join(row.cells()) + " |\n" for row in rows)
+        file.writelines(markdown(names, [row.cells() for row in rows]))
         file.write("\n" + "\n".join(f"- {text}" for text in summary(rows)) + "\n")
     with open(f"{stem}.csv", "w", newline="") as file:
         out = csv.writer(file)

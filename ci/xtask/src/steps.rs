@@ -24,6 +24,7 @@ pub struct Step {
 pub const STEPS: &[Step] = &[
     Step { name: "fmt", what: "rustfmt has nothing to change", needs: &[], run: fmt },
     Step { name: "tidy", what: "rules that no compiler knows", needs: &[], run: tidy::tidy },
+    Step { name: "scripts", what: "scripts of ci/ parse, and the arithmetic in them", needs: &[], run: scripts },
     Step { name: "build", what: "the programs", needs: &[], run: build },
     Step { name: "clippy", what: "no warning of the compiler or of clippy", needs: &[], run: clippy },
     Step { name: "test", what: "all tests, ranks as threads", needs: &["build"], run: test },
@@ -53,6 +54,24 @@ const MPI_ENVIRONMENT: [(&str, &str); 8] = [
 
 fn fmt() -> Result<(), String> {
     run(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// Shell scripts by bash, Python files and their tests by python3 where there is one: what needs more than cargo and a C
+/// compiler (PyTorch above all) is not run.
+fn scripts() -> Result<(), String> {
+    let tree = Tree::read()?;
+    let is_shell = |path: &&str| tree.text(path).is_some_and(|text| text.starts_with("#!/usr/bin/env bash\n"));
+    for script in tree.paths().filter(is_shell) {
+        run(Command::new("bash").args(["-n", script]))?;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("no python3 here: Python files are not looked at");
+        return Ok(());
+    }
+    const PARSE: &str = "import ast, sys\nfor path in sys.argv[1:]: ast.parse(open(path).read(), path)";
+    run(Command::new("python3").args(["-c", PARSE]).args(tree.paths().filter(|path| path.ends_with(".py"))))?;
+    let tests = ["-B", "-m", "unittest", "ci/scale/tests.py"];
+    run(Command::new("python3").args(tests).env("PYTHONPATH", "ci/measure:ci/scale"))
 }
 
 fn build() -> Result<(), String> {

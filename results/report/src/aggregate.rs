@@ -12,8 +12,10 @@ pub struct Timing {
     pub step: f64,
     /// Where that median may lie: over the repeats, or over the steps if there is only one repeat.
     pub interval: Interval,
-    /// Seconds of a step in communication that compute did not hide: mean over ranks, medians as above.
-    pub exposed: Option<f64>,
+    /// Seconds of a step in halo exchange that compute did not hide: mean over ranks, medians as above.
+    pub halo: Option<f64>,
+    /// Seconds of a step in the reduction of gradients that compute did not hide, likewise.
+    pub grad: Option<f64>,
 }
 
 /// A row for each sample: `case` (index of the record), `repeat`, `step`, `warmup`, `rank`, `phase`, `seconds` (null where
@@ -58,25 +60,30 @@ pub fn timings(samples: &DataFrame, cases: usize) -> PolarsResult<Vec<Option<Tim
     let mut timings = vec![None; cases];
     let warmup = samples.column("warmup")?.bool()?;
     let timed = samples.filter(&!warmup)?;
-    let whole = of_phases(&timed, &[Phase::Step])?;
+    let whole = of_phase(&timed, Phase::Step)?;
     let per_step = reduce(&whole, &["case", "repeat", "step"], How::Max)?;
     let per_repeat = reduce(&per_step, &["case", "repeat"], How::Median)?;
-    let exposed = of_phases(&timed, &[Phase::HaloExposed, Phase::GradExposed])?;
-    let exposed = reduce(&exposed, &["case", "repeat", "step", "rank"], How::Sum)?;
-    let exposed = reduce(&exposed, &["case", "repeat", "step"], How::Mean)?;
-    let exposed = reduce(&exposed, &["case", "repeat"], How::Median)?;
 
     let steps = by_case(&per_step, cases)?;
     let repeats = by_case(&per_repeat, cases)?;
-    let exposed = by_case(&exposed, cases)?;
+    let halo = exposed(&timed, Phase::HaloExposed, cases)?;
+    let grad = exposed(&timed, Phase::GradExposed, cases)?;
     for case in 0..cases {
         // The interval belongs to the outermost level that has more than one value.
         let values = if repeats[case].len() > 1 { &repeats[case] } else { &steps[case] };
         if let (Some(step), Some(interval)) = (stats::median(&repeats[case]), stats::interval(values)) {
-            timings[case] = Some(Timing { step, interval, exposed: stats::median(&exposed[case]) });
+            timings[case] = Some(Timing { step, interval, halo: halo[case], grad: grad[case] });
         }
     }
     Ok(timings)
+}
+
+/// Seconds of `phase` in each case: mean over ranks, median over steps, median over repeats; `None` where nothing was
+/// measured.
+fn exposed(timed: &DataFrame, phase: Phase, cases: usize) -> PolarsResult<Vec<Option<f64>>> {
+    let per_step = reduce(&of_phase(timed, phase)?, &["case", "repeat", "step"], How::Mean)?;
+    let per_repeat = reduce(&per_step, &["case", "repeat"], How::Median)?;
+    Ok(by_case(&per_repeat, cases)?.iter().map(|repeats| stats::median(repeats)).collect())
 }
 
 #[derive(Clone, Copy)]
@@ -84,7 +91,6 @@ enum How {
     Max,
     Mean,
     Median,
-    Sum,
 }
 
 /// One row for each group, with the group's `seconds` reduced to one value.
@@ -96,17 +102,16 @@ fn reduce(frame: &DataFrame, by: &[&str], how: How) -> PolarsResult<DataFrame> {
         How::Max => groups.max()?,
         How::Mean => groups.mean()?,
         How::Median => groups.median()?,
-        How::Sum => groups.sum()?,
     };
     let name = reduced.get_column_names()[by.len()].to_string();
     reduced.rename(&name, "seconds".into())?;
     Ok(reduced)
 }
 
-/// The measured rows of these phases.
-fn of_phases(frame: &DataFrame, phases: &[Phase]) -> PolarsResult<DataFrame> {
-    let is_wanted = |name: Option<&str>| phases.iter().any(|phase| name == Some(phase.name()));
-    let wanted: BooleanChunked = frame.column("phase")?.str()?.iter().map(|name| Some(is_wanted(name))).collect();
+/// The measured rows of a phase.
+fn of_phase(frame: &DataFrame, phase: Phase) -> PolarsResult<DataFrame> {
+    let wanted: BooleanChunked =
+        frame.column("phase")?.str()?.iter().map(|name| Some(name == Some(phase.name()))).collect();
     frame.filter(&(wanted & frame.column("seconds")?.is_not_null()))
 }
 

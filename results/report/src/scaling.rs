@@ -26,8 +26,10 @@ pub struct Row {
     pub speedup: Option<f64>,
     /// Speed-up over its ideal in strong scaling; baseline time over this time in weak scaling. 1 is perfect.
     pub efficiency: Option<f64>,
-    /// Fraction of the step in communication that compute did not hide.
-    pub exposed: Option<f64>,
+    /// Fraction of the step in halo exchange that compute did not hide.
+    pub halo: Option<f64>,
+    /// Fraction of the step in the reduction of gradients that compute did not hide.
+    pub grad: Option<f64>,
     /// Samples a second, over all ranks.
     pub throughput: Option<f64>,
     /// Bytes a second that the busiest rank gives to communication, where nothing else is timed.
@@ -88,7 +90,8 @@ fn row(record: &Record, timing: Option<Timing>) -> Row {
         interval: timing.map(|timing| timing.interval),
         speedup: None,
         efficiency: None,
-        exposed: timing.and_then(|timing| Some(timing.exposed? / timing.step)),
+        halo: timing.and_then(|timing| Some(timing.halo? / timing.step)),
+        grad: timing.and_then(|timing| Some(timing.grad? / timing.step)),
         throughput: batch.zip(step).map(|(batch, step)| batch / step),
         bandwidth: timing.and_then(|timing| Some(step_bytes(record)? / timing.step)),
         baseline: None,

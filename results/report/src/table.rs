@@ -43,7 +43,7 @@ pub fn table(frame: &Frame, format: Format) -> String {
 
 /// The column that shows GB/s for bare communication: bytes that the busiest rank gives to it, in 10^9 a second.
 const SAMPLES: &str = "samples/s";
-const HEADER: [&str; 13] = [
+const HEADER: [&str; 14] = [
     "ranks",
     "grid",
     "step [ms]",
@@ -53,14 +53,15 @@ const HEADER: [&str; 13] = [
     "n",
     "speed-up",
     "efficiency [%]",
-    "comm. [%]",
+    "halo [%]",
+    "grad. [%]",
     SAMPLES,
     "memory [GiB]",
     "notes",
 ];
 
 /// Columns that are words rather than numbers, aligned to the left.
-const WORDS: [usize; 3] = [1, 5, 12];
+const WORDS: [usize; 3] = [1, 5, 13];
 
 /// A section for each problem, then the files that could not be read.
 fn pages(frame: &Frame, page: fn(&str, &[String], &[Vec<String>]) -> String) -> String {
@@ -101,7 +102,8 @@ fn cells(row: &Row, record: &Record) -> Vec<String> {
         interval.map_or("-".to_owned(), |i| i.n.to_string()),
         number(row.speedup, |value| format!("{value:.2}")),
         percent(row.efficiency),
-        percent(row.exposed),
+        percent(row.halo),
+        percent(row.grad),
         number(row.bandwidth.map(|rate| rate / 1e9).or(row.throughput), significant),
         number(peak_memory(record).map(|bytes| bytes as f64 / (1u64 << 30) as f64), |gib| format!("{gib:.2}")),
         notes(row, record),
@@ -165,7 +167,8 @@ fn markdown_page(title: &str, header: &[String], rows: &[Vec<String>]) -> String
 fn csv(frame: &Frame) -> String {
     let mut out = String::from(
         "hash,mode,source,workload,ranks,grid,outcome,is_result,step_s,low_s,high_s,interval,n,baseline_ranks,speedup,\
-         efficiency,exposed_fraction,samples_per_s,bytes_per_s,peak_memory_bytes,check_passed,check_used,marks,message,line\n",
+         efficiency,halo_exposed_fraction,grad_exposed_fraction,samples_per_s,bytes_per_s,peak_memory_bytes,\
+         check_passed,check_used,marks,message,line\n",
     );
     for (row, record) in frame.rows.iter().zip(&frame.records) {
         let interval = row.interval;
@@ -189,7 +192,8 @@ fn csv(frame: &Frame) -> String {
             row.baseline.map_or(String::new(), |ranks| ranks.to_string()),
             plain(row.speedup),
             plain(row.efficiency),
-            plain(row.exposed),
+            plain(row.halo),
+            plain(row.grad),
             plain(row.throughput),
             plain(row.bandwidth),
             peak_memory(record).map_or(String::new(), |bytes| bytes.to_string()),

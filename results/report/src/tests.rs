@@ -149,8 +149,9 @@ fn a_step_is_the_slowest_rank_then_medians() {
     let bars = row.interval.unwrap();
     assert_eq!((bars.low, bars.high, bars.n, bars.kind), (4.0, 24.0, 3, IntervalKind::MinMax));
     assert_eq!(row.throughput, Some(6.0 / 14.0));
-    // Exposed: 0.15 of each rank's step, ranks on average half a second faster than the slowest.
-    assert!((row.exposed.unwrap() - 0.15 * 13.5 / 14.0).abs() < 1e-12);
+    // Exposed: a tenth and a twentieth of each rank's step, ranks on average half a second faster than the slowest.
+    assert!((row.halo.unwrap() - 0.1 * 13.5 / 14.0).abs() < 1e-12);
+    assert!((row.grad.unwrap() - 0.05 * 13.5 / 14.0).abs() < 1e-12);
     assert_eq!(frame.samples().height(), 3 * 6 * 2 * 9);
 }
 

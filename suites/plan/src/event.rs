@@ -110,6 +110,8 @@ mod not_finite_as_null {
 pub struct Memory {
     /// The estimate for each rank in bytes; for classes of equal ranks, one entry a rank all the same.
     pub rank_bytes: Vec<u64>,
+    /// Bytes of all learned parameters, each counted once: what an allreduce of the whole gradient sums.
+    pub parameter_bytes: u64,
 }
 
 impl Memory {

@@ -77,7 +77,7 @@ enum Command {
         #[arg(long, default_value = "threads", value_parser = transport)]
         transport: Transport,
     },
-    /// Print the memory that each rank of a case needs.
+    /// Print the memory that each rank of a case needs, and that of its parameters.
     Memory {
         /// The case line.
         line: String,
@@ -114,9 +114,11 @@ fn memory(line: &str) -> RankExit {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
-    match network::memory(&parsed) {
-        Ok(rank_bytes) => {
-            println!("{}", Memory { rank_bytes }.line());
+    let estimate = network::memory(&parsed)
+        .and_then(|rank_bytes| Ok(Memory { rank_bytes, parameter_bytes: network::parameter_bytes(&parsed)? }));
+    match estimate {
+        Ok(memory) => {
+            println!("{}", memory.line());
             RankExit::Ok
         }
         Err(error) => usage(&error),

@@ -146,6 +146,17 @@ pub fn memory(case: &Case) -> Result<Vec<u64>, RankError> {
     Ok((0..case.ranks).map(|rank| plan.peak_bytes(rank, step_options(case))).collect())
 }
 
+/// Bytes of the parameters of a case, each counted once; none in bare communication.
+///
+/// # Errors
+/// When the network does not fit the volume.
+pub fn parameter_bytes(case: &Case) -> Result<u64, RankError> {
+    match Bare::of(case)? {
+        Some(_) => Ok(0),
+        None => Ok(graph(case)?.param_count() * size_of::<f32>() as u64),
+    }
+}
+
 /// The prediction of all samples, on every rank. Collective.
 ///
 /// # Errors

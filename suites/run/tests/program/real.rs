@@ -110,3 +110,16 @@ fn layers_and_bare_communication_are_workloads() {
     let wrong = run(&["run", "layer:dense/c=64 batch=2"]);
     assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a whole number"), "{}", wrong.err);
 }
+
+#[test]
+fn the_memory_of_a_network_names_its_parameters() {
+    let Some(program) = rank_program() else { return };
+    let told = |line: &str| {
+        let output = std::process::Command::new(&program).args(["memory", line]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The count that the paper publishes, four bytes each.
+    assert!(told("cosmoflow net=2020 width=128 norm=none").contains(r#""parameter_bytes":37750544"#));
+    assert!(told("layer:dense/c=3/k=2 batch=1").contains(r#""parameter_bytes":32"#));
+    assert!(told("comm:allreduce bytes=4KiB").contains(r#""parameter_bytes":0"#));
+}
