@@ -304,7 +304,13 @@ fn sum_strip<T: Float, const L: usize>(
 
 multiversion! {
     /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`; without `dy`, over the one that `dx` holds.
-    pub(super) fn input_gradient<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], dy: Option<&[T]>, dx: &mut [T]) {
+    pub(super) fn input_gradient<T: Float, S: Store>(
+        channels: &Channels<T>,
+        slope: T,
+        x: &[T],
+        dy: Option<&[T]>,
+        dx: &mut [T],
+    ) {
         let c = channels.mean.len();
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
