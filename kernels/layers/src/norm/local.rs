@@ -84,7 +84,8 @@ multiversion! {
     /// Merges the moments of one line `[W, C]` into `all`. Its panels are read twice, the second time from cache: first
     /// the means, then deviations. `one` is scratch.
     fn line_moments<T: Float>(line: &[T], c: usize, one: &mut [f64], all: &mut [f64]) {
-        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        // Of one tensor alone twice as much fits.
+        let (panel, strips) = (2 * panel(c), c / STRIP * STRIP);
         for x in line.chunks(panel) {
             one[0] = (x.len() / c) as f64;
             for first in (0..strips).step_by(STRIP) {
@@ -102,38 +103,51 @@ multiversion! {
 fn strip_moments<T: Float, const L: usize>(x: &[T], panel: usize, c: usize, first: usize, moments: &mut [f64]) {
     let rows = moments[0];
     let (means, m2s) = moments[1..].split_at_mut(c);
-    let mean = row_sums(x, c, |row| {
-        prefetch(row[first..].as_ptr().wrapping_add(panel));
-        wide::<T, L>(&row[first..])
-    });
-    let mean = mean.map(|sum| sum / rows);
-    let m2 = row_sums(x, c, |row| {
-        let mut x = wide::<T, L>(&row[first..]);
-        for i in 0..L {
-            let delta = x[i] - mean[i];
-            x[i] = delta * delta;
-        }
-        x
-    });
+    let mut mean = row_sums::<T, L, false>(x, panel, c, first, &[0.0; L]);
+    for sum in &mut mean {
+        *sum /= rows;
+    }
+    let m2 = row_sums::<T, L, true>(x, panel, c, first, &mean);
     means[first..first + L].copy_from_slice(&mean);
     m2s[first..first + L].copy_from_slice(&m2);
 }
 
-/// Adds up the terms of all rows, those of even and of odd ones apart: a single sum would wait for itself.
+/// Adds up a strip of all rows, or the squares of its distance from `mean`; even and odd rows apart, since a single sum
+/// would wait for itself. The first sweep asks for the next panel.
 #[inline(always)]
-fn row_sums<T: Float, const L: usize>(x: &[T], c: usize, term: impl Fn(&[T]) -> [f64; L]) -> [f64; L] {
+fn row_sums<T: Float, const L: usize, const SQUARES: bool>(
+    x: &[T],
+    panel: usize,
+    c: usize,
+    first: usize,
+    mean: &[f64; L],
+) -> [f64; L] {
     let (mut even, mut odd) = ([0.0; L], [0.0; L]);
     let mut pairs = x.chunks_exact(2 * c);
     for pair in &mut pairs {
-        let (a, b) = pair.split_at(c);
-        add(&mut even, term(a));
-        add(&mut odd, term(b));
+        add(&mut even, term::<T, L, SQUARES>(&pair[first..], panel, mean));
+        add(&mut odd, term::<T, L, SQUARES>(&pair[c + first..], panel, mean));
     }
     if !pairs.remainder().is_empty() {
-        add(&mut even, term(pairs.remainder()));
+        add(&mut even, term::<T, L, SQUARES>(&pairs.remainder()[first..], panel, mean));
     }
     add(&mut even, odd);
     even
+}
+
+/// What a row adds: a function, since a closure may not be compiled for wide vectors.
+#[inline(always)]
+fn term<T: Float, const L: usize, const SQUARES: bool>(x: &[T], panel: usize, mean: &[f64; L]) -> [f64; L] {
+    let mut term = wide(strip::<T, L>(x));
+    if SQUARES {
+        for i in 0..L {
+            let delta = term[i] - mean[i];
+            term[i] = delta * delta;
+        }
+    } else {
+        prefetch(x.as_ptr().wrapping_add(panel));
+    }
+    term
 }
 
 #[inline(always)]
@@ -201,7 +215,8 @@ struct Affine<T, const L: usize>([[T; L]; 3]);
 impl<T: Float, const L: usize> Affine<T, L> {
     #[inline(always)]
     fn of(channels: &Channels<T>, first: usize) -> Self {
-        Affine([&channels.mean, &channels.scale, &channels.shift].map(|v| strip::<T, L>(&v[first..])))
+        let Channels { mean, scale, shift, .. } = channels;
+        Affine([strip(&mean[first..]), strip(&scale[first..]), strip(&shift[first..])])
     }
 
     /// The output before the activation: forward and backward take its sign from the same operations.
@@ -274,8 +289,8 @@ fn sum_strip<T: Float, const L: usize>(
         prefetch(x.as_ptr().wrapping_add(panel));
         prefetch(dy.as_ptr().wrapping_add(panel));
         let x = strip::<T, L>(x);
-        let dz = leaky(slope, affine.apply(x), strip::<T, L>(dy)).map(T::to_f64);
-        let x = x.map(T::to_f64);
+        let dz = wide(leaky(slope, affine.apply(x), strip::<T, L>(dy)));
+        let x = wide(x);
         for i in 0..L {
             plain[i] += dz[i];
             scaled[i] += dz[i] * (x[i] - mean[i]);
@@ -289,7 +304,13 @@ fn sum_strip<T: Float, const L: usize>(
 
 multiversion! {
     /// `dx = scale * (dz - mean_dy - (x - mean) * through)` on a line `[W, C]`; without `dy`, over the one that `dx` holds.
-    pub(super) fn input_gradient<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], dy: Option<&[T]>, dx: &mut [T]) {
+    pub(super) fn input_gradient<T: Float, S: Store>(
+        channels: &Channels<T>,
+        slope: T,
+        x: &[T],
+        dy: Option<&[T]>,
+        dx: &mut [T],
+    ) {
         let c = channels.mean.len();
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
@@ -316,7 +337,7 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
     let c = channels.mean.len();
     let affine = Affine::<T, L>::of(channels, first);
     let [mean, scale, _] = affine.0;
-    let [mean_dy, through] = [&channels.mean_dy, &channels.through].map(|v| strip::<T, L>(&v[first..]));
+    let (mean_dy, through) = (strip::<T, L>(&channels.mean_dy[first..]), strip::<T, L>(&channels.through[first..]));
     for (at, (x, dx)) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)).enumerate() {
         let (x, dx) = (&x[first..], &mut dx[first..]);
         let dy = if dy.is_empty() { &*dx } else { &dy[at * c + first..] };
@@ -334,8 +355,12 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
     }
 }
 
-/// The first `L` elements in f64.
+/// The same values in f64.
 #[inline(always)]
-fn wide<T: Float, const L: usize>(values: &[T]) -> [f64; L] {
-    strip::<T, L>(values).map(T::to_f64)
+fn wide<T: Float, const L: usize>(values: [T; L]) -> [f64; L] {
+    let mut wide = [0.0; L];
+    for i in 0..L {
+        wide[i] = values[i].to_f64();
+    }
+    wide
 }
