@@ -2,7 +2,7 @@
 //! output features, or the input features of the data gradient.
 
 use crate::Float;
-use crate::simd::{STRIP, multiversion, prefetch_written, strip};
+use crate::simd::{STRIP, multiversion, prefetch_next, strip};
 use shardmark_host::{SharedMut, Team};
 use std::ops::Range;
 
@@ -150,7 +150,7 @@ multiversion! {
             let strips = c / STRIP * STRIP;
             for at in (0..strips).step_by(STRIP) {
                 let dw = &mut dw[at..at + STRIP];
-                prefetch_written(dw);
+                prefetch_next(dw);
                 dw.copy_from_slice(&product::<T, STRIP>(rows, &x[at..], c, &dy[o..], k));
             }
             for (i, dw) in dw.iter_mut().enumerate().skip(strips) {
