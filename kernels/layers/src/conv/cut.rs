@@ -2,7 +2,7 @@
 //! of it into the parts that a team shares. By sizes alone, never by the number of threads.
 
 use super::dispatch::Kernels;
-use super::gather::Sweep;
+use super::sweep::Sweep;
 use super::tile::Line;
 use shardmark_tensor::Real;
 use std::ops::Range;

@@ -5,8 +5,9 @@
 //! flipped. All positions come from the blocks' regions, so halo and border are read where they lie.
 
 use super::dispatch::{Isa, Kernels};
-use super::gather::{self, Job, Sweep};
+use super::gather::{self, Job};
 use super::pack::{Inputs, Packed};
+use super::sweep::Sweep;
 use super::{Conv, weights};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_partition::{Region, Span, Window};

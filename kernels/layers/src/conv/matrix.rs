@@ -1,8 +1,9 @@
 //! Products with a matrix of weights `[K, C]` over many rows: a 1x1 convolution whose positions are the rows.
 
 use super::dispatch::{Isa, Kernels};
-use super::gather::{self, Job, Sweep};
+use super::gather::{self, Job};
 use super::pack::{Inputs, Packed};
+use super::sweep::Sweep;
 use shardmark_host::Team;
 use shardmark_tensor::Real;
 
