@@ -2,7 +2,7 @@
 //! of it into the parts that a team shares. By sizes alone, never by the number of threads.
 
 use super::dispatch::Kernels;
-use super::gather::Sweep;
+use super::sweep::Sweep;
 use super::tile::Line;
 use shardmark_tensor::Real;
 use std::ops::Range;
@@ -29,8 +29,8 @@ impl Split {
     pub fn new(outputs: usize, bytes: usize, groups: usize, blocks: usize, rows: usize) -> Self {
         let most = (CHUNK_BYTES / bytes).clamp(1, 2 * PARTS);
         let chunks = (outputs / CHUNK).clamp(1, most).min(groups);
-        let block_ranges = blocks.min(PARTS.div_ceil(chunks));
-        let row_ranges = rows.min(PARTS.div_ceil(chunks * block_ranges));
+        let block_ranges = ranges(blocks, PARTS.div_ceil(chunks));
+        let row_ranges = ranges(rows, PARTS.div_ceil(chunks * block_ranges));
         Split { chunks, blocks: [blocks, block_ranges], rows: [rows, row_ranges] }
     }
 
@@ -44,6 +44,12 @@ impl Split {
         let (ranges, row) = (part / self.rows[1], part % self.rows[1]);
         (ranges / self.blocks[1], cut(self.blocks, ranges % self.blocks[1]), cut(self.rows, row))
     }
+}
+
+/// Ranges that `count` is cut into where `enough` will do: of equal length, if there are then not many more.
+fn ranges(count: usize, enough: usize) -> usize {
+    let equal = (enough..count.min(2 * enough)).find(|&ranges| count.is_multiple_of(ranges));
+    equal.unwrap_or(if count <= 2 * enough { count } else { enough })
 }
 
 /// Lists the box as lines of at most `most` outputs along its last dimension, and as groups of lines with as many.

@@ -112,6 +112,7 @@ pub(super) struct DotFns<T: 'static> {
     /// One output.
     pub single: DotFn<T>,
 }
+type TransposeFn<T> = unsafe fn(&[*const T], usize, *mut T);
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {
@@ -133,6 +134,10 @@ pub(super) struct Kernels<T: 'static> {
     pub rows: FillFn<T>,
     /// Copies weights transposed.
     pub columns: FillFn<T>,
+    /// `gather_copied[vecs - 1][segments - 1]`.
+    pub copied: [&'static [GatherFn<T>]; MAX_VECS],
+    /// Copies neighbouring outputs' inputs for it.
+    pub transpose: TransposeFn<T>,
 }
 
 impl<T: Real> Kernels<T> {
@@ -195,6 +200,16 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { dot::dot::<$simd, OUTS, PER>(tile) }
         }
+        $(#[$features])?
+        unsafe fn gather_copied<const SEGS: usize, const PER: usize, const VECS: usize>(tile: &GatherTile<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { tile::gather_copied::<$simd, SEGS, PER, VECS>(tile) }
+        }
+        $(#[$features])?
+        unsafe fn transpose(rows: &[*const $t], len: usize, to: *mut $t) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::transpose::<$simd>(rows, len, to) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -213,6 +228,11 @@ macro_rules! kernels {
             ],
             rows,
             columns,
+            copied: [
+                &[$(gather_copied::<$segs, { outputs_per_segment(1) }, 1>),*],
+                &[$(gather_copied::<$segs, { outputs_per_segment(2) }, 2>),*],
+            ],
+            transpose,
         }
     }};
 }

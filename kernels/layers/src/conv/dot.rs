@@ -6,9 +6,9 @@
 //! loads PER vectors of inputs and OUTS of weights for their products.
 
 use super::dispatch::Kernels;
-use super::gather::Sweep;
 use super::pack::{Aligned, Inputs};
 use super::simd::Simd;
+use super::sweep::Sweep;
 use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
 

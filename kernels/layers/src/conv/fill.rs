@@ -1,6 +1,7 @@
 //! Copies of weights into the order of the kernels, generic over the instruction set.
 
 use super::simd::Simd;
+use crate::simd::prefetch;
 use shardmark_tensor::Real;
 
 /// The weights of a run of adjoining inputs for a block of output channels, to be copied to `[inputs][channels]`.
@@ -52,8 +53,8 @@ pub(super) unsafe fn columns<S: Simd>(run: &Run<S::T>) {
     unsafe {
         for i in (0..inputs).step_by(S::LANES) {
             for c in (0..channels).step_by(S::LANES) {
-                let (from, to) = (run.from.add(c * run.from_step + i), run.to.add(i * run.to_step + c));
-                S::transpose(from, run.from_step, to, run.to_step);
+                let from = run.from.add(c * run.from_step + i);
+                S::transpose(|c| from.add(c * run.from_step), run.to.add(i * run.to_step + c), run.to_step);
             }
         }
         singles(run, 0..channels, inputs..run.len);
@@ -74,3 +75,32 @@ unsafe fn singles<T: Real>(run: &Run<T>, channels: std::ops::Range<usize>, input
         }
     }
 }
+
+/// Copies `len` elements at each of at most `LANES` rows to `[len][rows]`; up to a vector beyond is overwritten.
+///
+/// # Safety
+/// The CPU has S; the rows have `len` elements, and `to` has room for theirs and a vector.
+#[inline(always)]
+pub(super) unsafe fn transpose<S: Simd>(rows: &[*const S::T], len: usize, to: *mut S::T) {
+    let whole = len / S::LANES * S::LANES;
+    // SAFETY: by this function's contract.
+    unsafe {
+        if rows.len() <= S::LANES {
+            for i in (0..whole).step_by(S::LANES) {
+                for row in rows {
+                    prefetch(row.wrapping_add(i + AHEAD));
+                }
+                // Rows that are not there give lanes that the next column overwrites.
+                S::transpose(|r| rows[r.min(rows.len() - 1)].add(i), to.add(i * rows.len()), rows.len());
+            }
+        }
+        for i in if rows.len() <= S::LANES { whole } else { 0 }..len {
+            for (r, row) in rows.iter().enumerate() {
+                *to.add(i * rows.len() + r) = *row.add(i);
+            }
+        }
+    }
+}
+
+/// Elements of a row that are asked for ahead.
+const AHEAD: usize = 128;

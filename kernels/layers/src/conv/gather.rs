@@ -3,11 +3,16 @@
 //! Loop nest: chunk of tiles / block of output channels / slice of the reduction / tile. A slice's weights stay in the
 //! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache. The two
 //! outer loops are the parts that a team shares.
+//!
+//! Where an output's inputs are one run that no other output reads (1x1, dense) and there are many blocks, a chunk's
+//! inputs are copied to the order in which the tiles read them, a stretch of the reduction at a time.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::dot::DotJob;
+use super::fill::Run;
 use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
-use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS};
+use super::sweep::{Segment, Segments, Sweep};
+use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS, UNROLLED};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
@@ -19,83 +24,38 @@ const FEW_SEGMENTS: usize = 5;
 /// Tiles of a chunk.
 const CHUNK: usize = 16;
 
-/// A box of outputs over N, D, H, W by steps in the arrays that are read and written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sweep {
-    /// Offset of the first output's first input.
-    pub x0: usize,
-    /// Offset of the first output.
-    pub y0: usize,
-    /// Outputs.
-    pub extent: [usize; 4],
-    /// Elements of x from one output to the next.
-    pub x_step: [usize; 4],
-    /// Elements of y from one output to the next.
-    pub y_step: [usize; 4],
-}
-
-impl Sweep {
-    /// Whether there is no output.
-    pub fn is_empty(&self) -> bool {
-        self.extent.contains(&0)
-    }
-
-    /// Number of outputs.
-    pub fn outputs(&self) -> usize {
-        self.extent.iter().product()
-    }
-
-    /// Offsets of the last output in x and y.
-    pub fn last(&self) -> (usize, usize) {
-        let last =
-            |base: usize, step: &[usize; 4]| base + (0..4).map(|i| (self.extent[i] - 1) * step[i]).sum::<usize>();
-        (last(self.x0, &self.x_step), last(self.y0, &self.y_step))
-    }
-
-    /// The dimension along which segments of `per` outputs waste least; W if there is a choice.
-    fn inner(&self, per: usize) -> usize {
-        // Compares used / computed outputs of two dimensions as fractions.
-        let computed = |e: usize| e.next_multiple_of(per);
-        let mut best = 3;
-        for i in [2, 1, 0] {
-            let (e, b) = (self.extent[i], self.extent[best]);
-            if e * computed(b) > b * computed(e) {
-                best = i;
-            }
-        }
-        best
-    }
-
-    /// The same box with dimension `inner` last.
-    pub fn with_last(mut self, inner: usize) -> Self {
-        for list in [&mut self.extent, &mut self.x_step, &mut self.y_step] {
-            list[inner..].rotate_left(1);
-        }
-        self
-    }
-}
-
-/// A few outputs a constant step apart.
-#[derive(Clone, Copy)]
-struct Segment {
-    x: usize,
-    y: usize,
-    from: usize,
-}
+/// Blocks that are worth a copy of the inputs that they share.
+const BLOCKS_COPIED: usize = 8;
+/// Most elements of the reduction whose copies stay in the second-level cache, for a chunk.
+const STRETCH: usize = 1024;
+/// Most outputs of a tile whose inputs are copied.
+const ROWS_COPIED: usize = MAX_SEGS * outputs_per_segment(MAX_VECS);
+/// Inputs of an output that are copied at once where they do not adjoin.
+const LINES_COPIED: usize = 64;
+/// Parts that are enough for a team, where each has many blocks.
+const PARTS: usize = 8;
 
 /// Buffers that are kept from call to call.
 #[derive(Default)]
 pub(super) struct Scratch<T> {
     reduction: Reduction,
-    own: PerThread<Own<T>>,
+    threads: PerThread<Buffers<T>>,
+    /// Sets of blocks computed so far.
+    jobs: usize,
 }
 
-/// Buffers of a thread.
+/// Those of a thread.
 #[derive(Default)]
-struct Own<T> {
+struct Buffers<T> {
     segments: Vec<Segment>,
     /// Weights of a slice of the reduction.
     weights: Aligned<T>,
+    /// Sums over the slices so far, of the tiles of a chunk.
+    sums: Aligned<T>,
+    /// Copies of the inputs of a chunk, `[tile][stretch of the reduction][outputs]`.
+    inputs: Aligned<T>,
+    /// Job and chunk whose inputs they are, if the stretch is the whole reduction.
+    copied: (usize, usize),
 }
 
 /// What is computed: the box of outputs, each of which reads a run of inputs (taps along W and channels) at each of the
@@ -105,6 +65,8 @@ pub(super) struct Job<'a, T: 'static> {
     pub sweep: Sweep,
     pub x: &'a [T],
     pub rows: &'a [usize],
+    /// Elements of x from one input of an output to the next; 1 unless [`Packed::may_copy`].
+    pub inner: usize,
     /// Prepared for these outputs with `weight`.
     pub packed: &'a Packed<T>,
     pub weight: &'a [T],
@@ -114,14 +76,14 @@ pub(super) struct Job<'a, T: 'static> {
 
 /// Computes a job. Each output is summed in one order, whoever computes it.
 pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch<T>) {
-    let Job { kernels, sweep, x, rows, packed, .. } = *job;
+    let Job { kernels, sweep, x, rows, packed, inner, .. } = *job;
     if sweep.is_empty() {
         return;
     }
-    let (inputs, lanes) = (packed.inputs, kernels.lanes);
+    let inputs = packed.inputs;
     let (last_x, last_y) = sweep.last();
     let run = inputs.taps * inputs.channels;
-    let reach = rows.iter().max().map_or(0, |r| r + run);
+    let reach = rows.iter().max().map_or(0, |r| r + run.saturating_sub(1) * inner + run.min(1));
     assert!(last_x + reach <= x.len() && last_y + packed.blocks.channels <= y.len(), "a sweep stays inside its arrays");
     assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
     let y = SharedMut::new(y);
@@ -130,40 +92,36 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
         // SAFETY: inputs and outputs were checked against the arrays above; the whole box is this call's.
         return unsafe { dot.gather(&job, &y, team) };
     }
-    scratch.own.fit(team);
+    scratch.threads.fit(team);
     for vecs in (1..=MAX_VECS).rev() {
         let blocks = packed.blocks.of(vecs).len();
         if blocks == 0 {
             continue;
         }
+        let plan = Plan::new(job, vecs);
         let by_taps = inputs.by_taps(vecs);
-        let (mut by_segments, width, segments) = if by_taps {
-            let long = sweep.extent[3] >= LONG;
-            let by_segments = if long { kernels.taps_long } else { kernels.taps_single };
-            (by_segments, TAPS * lanes, Segments::new(sweep, if long { LONG } else { 1 }))
-        } else {
-            let per = outputs_per_segment(vecs);
-            (kernels.gather[vecs - 1], vecs * lanes, Segments::new(sweep.with_last(sweep.inner(per)), per))
-        };
-        if !by_taps && segments.x_step * T::BYTES % SAME_SET == 0 {
-            by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
-        }
-        scratch.reduction.cut(&inputs, rows, by_taps, width * T::BYTES);
-        let plan = Plan { by_segments, segments };
+        scratch.reduction.cut(&inputs, rows, by_taps, plan.width * T::BYTES);
+        scratch.jobs += 1;
         let tiles = plan.segments.count.div_ceil(plan.by_segments.len());
-        let chunks = tiles.div_ceil(CHUNK);
-        let Scratch { reduction, own } = &*scratch;
-        team.run(chunks * blocks, |thread, part| {
-            let (chunk, block) = (part / blocks, part % blocks);
+        let chunks = match tiles.div_ceil(CHUNK) {
+            // Parts are few and large: an even number suits most teams.
+            chunks if plan.copied && chunks > 1 => chunks.next_multiple_of(2).min(tiles),
+            chunks => chunks,
+        };
+        let runs = if plan.copied { PARTS.div_ceil(chunks).min(blocks / BLOCKS_COPIED).max(1) } else { blocks };
+        let Scratch { reduction, threads, jobs } = &*scratch;
+        team.run(chunks * runs, |thread, part| {
+            let (chunk, run) = (part / runs, part % runs);
+            let id = (*jobs, chunk);
             let tiles_of = |chunk: usize| chunk * tiles / chunks;
             let first_of = |tile: usize| tile * plan.segments.count / tiles;
             let chunk = tiles_of(chunk)..tiles_of(chunk + 1);
-            let own = &mut *own.of(thread);
-            plan.segments.list(first_of(chunk.start)..first_of(chunk.end), &mut own.segments);
-            let block = packed.blocks.of(vecs).nth(block).expect("a part is one of the blocks");
+            let buffers = &mut *threads.of(thread);
+            plan.segments.list(first_of(chunk.start)..first_of(chunk.end), &mut buffers.segments);
+            let blocks = || packed.blocks.of(vecs).take((run + 1) * blocks / runs).skip(run * blocks / runs);
             // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above;
             // no two parts share an output.
-            unsafe { run_tiles(job, &plan, &y, block, own, chunk.len(), reduction) }
+            unsafe { run_part(job, &plan, &y, blocks, buffers, chunk.len(), reduction, id) }
         });
     }
 }
@@ -171,71 +129,149 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
 /// How the blocks of one width are computed.
 struct Plan<T: 'static> {
     by_segments: &'static [GatherFn<T>],
+    /// Weights of an element of the reduction.
+    width: usize,
     segments: Segments,
+    /// Whether inputs are copied first.
+    copied: bool,
 }
 
-/// A box as segments of `per` outputs along its last dimension. A last segment that would reach beyond the box starts
-/// earlier and leaves the outputs of its predecessor alone; in a box of fewer than `per` outputs a segment is one
-/// output, repeated.
-struct Segments {
-    sweep: Sweep,
-    per: usize,
-    /// Segments of a line.
-    per_line: usize,
-    count: usize,
-    /// Elements from one output of a segment to the next.
-    x_step: usize,
-    y_step: usize,
-}
-
-impl Segments {
-    fn new(sweep: Sweep, per: usize) -> Self {
-        let [n, d, h, w] = sweep.extent;
-        let short = w < per;
-        let per_line = if short { w } else { w.div_ceil(per) };
-        let [x_step, y_step] = [sweep.x_step[3], sweep.y_step[3]].map(|step| if short { 0 } else { step });
-        Segments { sweep, per, per_line, count: n * d * h * per_line, x_step, y_step }
+impl<T: Real> Plan<T> {
+    fn new(job: &Job<T>, vecs: usize) -> Self {
+        let Job { kernels, sweep, packed, inner, .. } = *job;
+        let (inputs, lanes) = (packed.inputs, kernels.lanes);
+        if inputs.by_taps(vecs) {
+            let long = sweep.extent[3] >= LONG;
+            let by_segments = if long { kernels.taps_long } else { kernels.taps_single };
+            let segments = Segments::new(sweep, if long { LONG } else { 1 });
+            return Plan { by_segments, width: TAPS * lanes, segments, copied: false };
+        }
+        let per = outputs_per_segment(vecs);
+        let segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
+        let many = packed.blocks.count() >= BLOCKS_COPIED;
+        let copied = inputs.rows * inputs.taps == 1 && (many && vecs == MAX_VECS || inner > 1);
+        let mut by_segments = if copied { kernels.copied[vecs - 1] } else { kernels.gather[vecs - 1] };
+        if !copied && (segments.x_step * T::BYTES).is_multiple_of(SAME_SET) {
+            by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
+        }
+        Plan { by_segments, width: vecs * lanes, segments, copied }
     }
+}
 
-    /// Lists some of the segments.
-    fn list(&self, range: Range<usize>, list: &mut Vec<Segment>) {
-        let Segments { sweep, per, per_line, .. } = self;
-        let [_, d, h, w] = sweep.extent;
-        list.clear();
-        let mut next = range.start;
-        while next < range.end {
-            let line = next / per_line;
-            let at = [line / (d * h), line / h % d, line % h];
-            let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
-            let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
-            let end = range.end.min((line + 1) * per_line);
-            list.extend((next..end).map(|segment| {
-                let i = segment - line * per_line;
-                let (first, from) =
-                    if w < *per { (i, per - 1) } else { ((i * per).min(w - per), i * per - (i * per).min(w - per)) };
-                Segment { x: x + first * sweep.x_step[3], y: y + first * sweep.y_step[3], from }
-            }));
-            next = end;
+/// Runs the tiles that the segments of a chunk are cut into, for some blocks of output channels.
+///
+/// # Safety
+/// All positions of the segments lie inside `x` and `y`, and nobody else touches those in `y`.
+unsafe fn run_part<T: Real, I: Iterator<Item = ChannelBlock>>(
+    job: &Job<T>,
+    plan: &Plan<T>,
+    y: &SharedMut<T>,
+    blocks: impl Fn() -> I,
+    buffers: &mut Buffers<T>,
+    tiles: usize,
+    reduction: &Reduction,
+    id: (usize, usize),
+) {
+    let all = reduction.slices.len();
+    let total = job.packed.inputs.len();
+    let stretches = if plan.copied { total.div_ceil(STRETCH).clamp(1, all) } else { 1 };
+    let sums_of_block = buffers.segments.len() * plan.segments.per * plan.width;
+    buffers.sums.resize(sums_of_block * if stretches > 1 { blocks().count() } else { 1 });
+    for stretch in 0..stretches {
+        let slices = stretch * all / stretches..(stretch + 1) * all / stretches;
+        if plan.copied && (stretches > 1 || buffers.copied != id) {
+            buffers.copied = id;
+            let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
+            // SAFETY: by this function's contract.
+            unsafe { copy_inputs(job, plan, buffers, tiles, stretch) }
+        }
+        for (i, block) in blocks().enumerate() {
+            let first = if stretches > 1 { i * sums_of_block } else { 0 };
+            // SAFETY: by this function's contract.
+            unsafe { run_tiles(job, plan, y, (block, first), buffers, tiles, reduction, slices.clone()) }
         }
     }
 }
 
-/// Runs the tiles that the thread's segments are cut into, for one block of output channels.
+/// Copies a stretch of the inputs of every tile.
 ///
 /// # Safety
-/// All positions of the segments lie inside `x` and `y`, and nobody else touches those in `y`.
+/// As for [`run_part`].
+unsafe fn copy_inputs<T: Real>(
+    job: &Job<T>,
+    plan: &Plan<T>,
+    buffers: &mut Buffers<T>,
+    tiles: usize,
+    stretch: Range<usize>,
+) {
+    let Buffers { segments, inputs, .. } = buffers;
+    let Segments { per, x_step, .. } = plan.segments;
+    let first_of = |tile: usize| tile * segments.len() / tiles;
+    let first = job.rows[0] + stretch.start * job.inner;
+    let x = job.x[first..].as_ptr();
+    inputs.resize(segments.len() * per * stretch.len() + job.kernels.lanes);
+    let inputs = inputs.as_mut_slice().as_mut_ptr();
+    if job.inner == 1 {
+        for t in 0..tiles {
+            let mut rows = [x; ROWS_COPIED];
+            let members = &segments[first_of(t)..first_of(t + 1)];
+            let count = members.len() * per;
+            for (o, row) in rows[..count].iter_mut().enumerate() {
+                *row = row.wrapping_add(members[o / per].x + o % per * x_step);
+            }
+            // SAFETY: the rows are the inputs of outputs; the buffer has room for all tiles and a vector.
+            unsafe {
+                (job.kernels.transpose)(&rows[..count], stretch.len(), inputs.add(first_of(t) * per * stretch.len()))
+            }
+        }
+        return;
+    }
+    // A line of x has inputs of several tiles: it is still in a cache when the second needs it.
+    for first in (0..stretch.len()).step_by(LINES_COPIED) {
+        let len = LINES_COPIED.min(stretch.len() - first);
+        for t in 0..tiles {
+            let members = &segments[first_of(t)..first_of(t + 1)];
+            let (count, from) = (members.len() * per, x.wrapping_add(first * job.inner));
+            let apart = members.windows(2).any(|pair| pair[1].x - pair[0].x != per * x_step);
+            // SAFETY: as above.
+            unsafe {
+                let to = inputs.add(first_of(t) * per * stretch.len() + first * count);
+                let run = Run { from, from_step: job.inner, to, to_step: count, len, channels: count };
+                if x_step == 1 && !apart {
+                    (job.kernels.rows)(&Run { from: from.add(members[0].x), ..run });
+                    continue;
+                }
+                for (o, segment) in (0..count).map(|o| (o, &members[o / per])) {
+                    for i in 0..len {
+                        *to.add(i * count + o) = *from.add(segment.x + o % per * x_step + i * job.inner);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs the tiles for one block of output channels, whose sums start at `first_sum`, over some slices of the reduction.
+///
+/// # Safety
+/// As for [`run_part`].
 unsafe fn run_tiles<T: Real>(
     job: &Job<T>,
     plan: &Plan<T>,
     y: &SharedMut<T>,
-    block: ChannelBlock,
-    own: &mut Own<T>,
+    (block, first_sum): (ChannelBlock, usize),
+    buffers: &mut Buffers<T>,
     tiles: usize,
     reduction: &Reduction,
+    slices: Range<usize>,
 ) {
     let Job { x, packed, .. } = *job;
-    let Own { segments, weights } = own;
+    let Buffers { segments, weights, sums, inputs, .. } = buffers;
     let first_of = |tile: usize| tile * segments.len() / tiles;
+    let per = plan.segments.per;
+    let sums = &mut sums.as_mut_slice()[first_sum..];
+    let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
+    let far = packed.is_far();
     let mut tile = GatherTile {
         x: [x.as_ptr(); MAX_SEGS],
         y: [y.as_mut_ptr(); MAX_SEGS],
@@ -245,17 +281,27 @@ unsafe fn run_tiles<T: Real>(
         pieces: &[],
         weights: std::ptr::null(),
         start: std::ptr::null(),
+        sums: std::ptr::null_mut(),
+        last: false,
+        ahead: std::ptr::null(),
+        ahead_step: if far { UNROLLED * plan.width / tiles } else { 0 },
         tail: block.tail,
-        slope: T::ONE,
+        slope: job.slope,
         plain: false,
     };
-    for (i, (pieces, _)) in reduction.slices.iter().enumerate() {
-        tile.pieces = &reduction.pieces[pieces.clone()];
-        tile.weights = packed.slice(block, reduction, i, job.weight, weights).as_ptr();
+    for i in slices {
+        let first = reduction.span(i).start;
+        let weights = packed.slice(block, reduction, i, job.weight, weights);
+        tile.pieces = &reduction.pieces[reduction.slices[i].0.clone()];
+        tile.weights = weights.as_ptr();
         tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
-        tile.slope = if i + 1 == reduction.slices.len() { job.slope } else { T::ONE };
+        tile.last = i + 1 == reduction.slices.len();
         for t in 0..tiles {
+            // The next slice's weights, in this block or the one that follows it, arrive in the second-level cache.
+            let share = if far { weights.len() + t * weights.len() / tiles } else { 0 };
+            tile.ahead = weights.as_ptr().wrapping_add(share);
             let members = &segments[first_of(t)..first_of(t + 1)];
+            tile.sums = sums[first_of(t) * per * plan.width..].as_mut_ptr();
             for (s, segment) in members.iter().enumerate() {
                 // SAFETY: by this function's contract.
                 unsafe {
@@ -264,8 +310,12 @@ unsafe fn run_tiles<T: Real>(
                 }
                 tile.from[s] = segment.from;
             }
+            if plan.copied {
+                let at = first_of(t) * per * stretch.len() + (first - stretch.start) * members.len() * per;
+                tile.x[0] = inputs.as_slice()[at..].as_ptr();
+            }
             let whole = members.iter().all(|segment| segment.from == 0);
-            tile.plain = whole && block.tail == job.kernels.lanes && tile.slope == T::ONE;
+            tile.plain = whole && block.tail == job.kernels.lanes && job.slope == T::ONE;
             // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
             unsafe { plan.by_segments[members.len() - 1](&tile) }
         }

@@ -5,8 +5,9 @@
 //! flipped. All positions come from the blocks' regions, so halo and border are read where they lie.
 
 use super::dispatch::{Isa, Kernels};
-use super::gather::{self, Job, Sweep};
+use super::gather::{self, Job};
 use super::pack::{Inputs, Packed};
+use super::sweep::Sweep;
 use super::{Conv, weights};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_partition::{Region, Span, Window};
@@ -85,7 +86,7 @@ impl<T: Real> Local<T> {
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
         packed.prepare(team, weight, bias, sweep.outputs());
-        let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, slope: *slope };
+        let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, inner: 1, slope: *slope };
         gather::gather(&job, y.data_mut(), team, scratch);
     }
 
@@ -121,7 +122,7 @@ impl<T: Real> Local<T> {
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
             packed.prepare(team, weight, &[], sweep.outputs());
             let (kernels, rows) = (self.kernels, &self.rows);
-            let job = Job { kernels, sweep, x: dy.data(), rows, packed, weight, slope: T::ONE };
+            let job = Job { kernels, sweep, x: dy.data(), rows, packed, weight, inner: 1, slope: T::ONE };
             gather::gather(&job, dx.data_mut(), team, &mut self.gather);
         }
     }

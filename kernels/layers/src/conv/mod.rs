@@ -17,6 +17,7 @@ mod matrix;
 mod pack;
 pub mod reference;
 mod simd;
+mod sweep;
 mod tile;
 mod transpose;
 mod weights;

@@ -13,6 +13,8 @@ use std::ops::Range;
 
 /// Bytes of weights that stay in the first-level cache while a kernel goes over many outputs.
 const SLICE_BYTES: usize = 24 << 10;
+/// Bytes of weights that stay in the second-level cache beside inputs.
+const CACHED: usize = 512 << 10;
 /// Bytes of the weights of one input in a wide block, with the widest vectors.
 const WIDTH_BYTES: usize = 128;
 
@@ -283,6 +285,11 @@ impl<T: Real> Packed<T> {
         }
     }
 
+    /// Whether weights are packed and do not stay in the second-level cache.
+    pub fn is_far(&self) -> bool {
+        self.is_filled && std::mem::size_of_val(self.data.as_slice()) > CACHED
+    }
+
     /// The weights of a block for one slice of the reduction of `weight`, perhaps in the buffer `own`.
     pub fn slice<'a>(
         &'a self,
@@ -328,6 +335,12 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
+    /// Reduction elements of a slice.
+    pub fn span(&self, slice: usize) -> Range<usize> {
+        let (pieces, first) = &self.slices[slice];
+        *first..first + self.pieces[pieces.clone()].iter().map(|piece| piece.len).sum::<usize>()
+    }
+
     /// Cuts the reduction over inputs whose rows start at the offsets `rows`; by taps, the pieces of the first tap stand for
     /// all. The cuts depend on the sizes only, so that every output is summed in the same order whatever sub-box it is
     /// computed in.

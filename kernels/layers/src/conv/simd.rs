@@ -53,8 +53,9 @@ pub(super) trait Simd {
             lanes[0]
         })
     }
-    /// Writes the transpose of `LANES` rows of `LANES` elements, which lie `from_step` and `to_step` elements apart.
-    unsafe fn transpose(from: *const Self::T, from_step: usize, to: *mut Self::T, to_step: usize);
+    /// Writes the transpose of `LANES` rows of `LANES` elements, the first at `row(0)`, to rows that lie `to_step` elements
+    /// apart, in order.
+    unsafe fn transpose(row: impl Fn(usize) -> *const Self::T, to: *mut Self::T, to_step: usize);
     /// Returns `i`, without the compiler's knowing: it then addresses `base + i` with two registers instead of keeping
     /// a pointer for every sum, of which there are more than registers.
     #[inline(always)]
@@ -124,10 +125,10 @@ impl<T: Real, const N: usize> Simd for Portable<T, N> {
         std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
-    unsafe fn transpose(from: *const T, from_step: usize, to: *mut T, to_step: usize) {
+    unsafe fn transpose(row: impl Fn(usize) -> *const T, to: *mut T, to_step: usize) {
         // SAFETY: the caller vouches for the rows.
         unsafe {
-            let rows: [[T; N]; N] = std::array::from_fn(|i| Self::load(from.add(i * from_step)));
+            let rows: [[T; N]; N] = std::array::from_fn(|i| Self::load(row(i)));
             (0..N).for_each(|i| Self::store(to.add(i * to_step), rows.map(|row| row[i])));
         }
     }
@@ -207,12 +208,12 @@ mod x86 {
             unsafe { _mm512_add_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        unsafe fn transpose(row: impl Fn(usize) -> *const f32, to: *mut f32, to_step: usize) {
             unsafe {
                 for column in (0..16).step_by(4) {
                     // Four elements of rows i, i + 4, i + 8 and i + 12.
                     let rows: [__m512; 4] = std::array::from_fn(|i| {
-                        let four = |row: usize| _mm_loadu_ps(from.add((i + row) * from_step + column));
+                        let four = |first: usize| _mm_loadu_ps(row(first + i).add(column));
                         let all = _mm512_broadcast_f32x4(four(0));
                         let all = _mm512_mask_broadcast_f32x4(all, 0x00f0, four(4));
                         let all = _mm512_mask_broadcast_f32x4(all, 0x0f00, four(8));
@@ -295,12 +296,12 @@ mod x86 {
             unsafe { _mm256_add_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        unsafe fn transpose(row: impl Fn(usize) -> *const f32, to: *mut f32, to_step: usize) {
             unsafe {
                 for column in (0..8).step_by(4) {
                     // Four elements of rows i and i + 4.
                     let rows: [__m256; 4] = std::array::from_fn(|i| {
-                        let four = |row: usize| _mm_loadu_ps(from.add((i + row) * from_step + column));
+                        let four = |first: usize| _mm_loadu_ps(row(first + i).add(column));
                         _mm256_insertf128_ps(_mm256_castps128_ps256(four(0)), four(4), 1)
                     });
                     let pair = |a, b| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)].map(|v| _mm256_castps_pd(v));

@@ -11,7 +11,7 @@
 //! channels need no kernel of their own.
 
 use super::simd::Simd;
-use crate::simd::prefetch;
+use crate::simd::{prefetch, prefetch_second};
 
 /// Most segments of a `gather` tile.
 pub(super) const MAX_SEGS: usize = 7;
@@ -39,8 +39,16 @@ pub(super) struct GatherTile<'a, T> {
     pub pieces: &'a [Piece],
     /// Weights `[reduction][VECS * LANES]`.
     pub weights: *const T,
-    /// Start values `[VECS * LANES]`, or null to go on from what y holds.
+    /// Start values `[VECS * LANES]`, or null to go on from `sums`.
     pub start: *const T,
+    /// Sums over the slices so far `[SEGS * PER][VECS * LANES]`: strided outputs would fall into few sets of the caches.
+    pub sums: *mut T,
+    /// Whether the sums are complete and go to y, not to `sums`.
+    pub last: bool,
+    /// Weights that are needed soon, to be asked for in the second-level cache: those from here on ...
+    pub ahead: *const T,
+    /// ... so many further with each few elements of the reduction.
+    pub ahead_step: usize,
     /// Channels of the last vector that exist.
     pub tail: usize,
     /// Results below zero are multiplied by it; at most 1.
@@ -59,18 +67,19 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
     unsafe {
         let mut acc = start::<S, SEGS, PER, VECS>(t);
         let x: [*const S::T; SEGS] = std::array::from_fn(|s| t.x[s]);
-        let mut w = t.weights;
+        let (mut w, mut asked) = (t.weights, 0);
         for piece in t.pieces {
             let mut at: [usize; PER] = std::array::from_fn(|p| piece.offset + p * t.x_step);
             for _ in 0..piece.len / UNROLLED {
+                ask::<S, SEGS, PER, VECS>(t, &mut asked);
                 for u in 0..UNROLLED {
-                    step::<S, SEGS, PER, VECS>(&mut acc, &x, &at, u, w.add(u * VECS * S::LANES));
+                    step::<S, SEGS, PER, VECS>(&mut acc, |s, p| x[s].add(at[p]).add(u), w.add(u * VECS * S::LANES));
                 }
                 w = w.add(UNROLLED * VECS * S::LANES);
                 at = at.map(|at| S::hide(at + UNROLLED));
             }
             for _ in 0..piece.len % UNROLLED {
-                step::<S, SEGS, PER, VECS>(&mut acc, &x, &at, 0, w);
+                step::<S, SEGS, PER, VECS>(&mut acc, |s, p| x[s].add(at[p]), w);
                 w = w.add(VECS * S::LANES);
                 at = at.map(|at| S::hide(at + 1));
             }
@@ -79,19 +88,70 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
     }
 }
 
-/// Elements of the reduction that `gather` takes at once: their addresses differ by constants.
-const UNROLLED: usize = 4;
+/// The same for inputs that were copied to `x[0]`, as `[reduction][SEGS * PER]`.
+///
+/// # Safety
+/// As for [`gather`].
+#[inline(always)]
+pub(super) unsafe fn gather_copied<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
+    t: &GatherTile<S::T>,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut acc = start::<S, SEGS, PER, VECS>(t);
+        let (mut x, mut w, mut asked) = (t.x[0], t.weights, 0);
+        for piece in t.pieces {
+            for _ in 0..piece.len / UNROLLED {
+                ask::<S, SEGS, PER, VECS>(t, &mut asked);
+                for u in 0..UNROLLED {
+                    let x = x.add(u * SEGS * PER);
+                    step::<S, SEGS, PER, VECS>(&mut acc, |s, p| x.add(s * PER + p), w.add(u * VECS * S::LANES));
+                }
+                w = w.add(UNROLLED * VECS * S::LANES);
+                x = S::hide_pointer(x.add(UNROLLED * SEGS * PER));
+            }
+            for _ in 0..piece.len % UNROLLED {
+                step::<S, SEGS, PER, VECS>(&mut acc, |s, p| x.add(s * PER + p), w);
+                w = w.add(VECS * S::LANES);
+                x = S::hide_pointer(x.add(SEGS * PER));
+            }
+        }
+        finish::<S, SEGS, PER, VECS>(t, acc);
+    }
+}
 
-/// Adds element `u` of the reduction, counted from `at`, to the sums of a `gather` tile.
+/// Elements of the reduction that `gather` takes at once: their addresses differ by constants.
+pub(super) const UNROLLED: usize = 4;
+
+/// Asks for the outputs of the next segment after `asked`, and for weights that are needed soon: they arrive in the
+/// caches while the sums are computed, a few at a time, or they would hold up the inputs.
+///
+/// # Safety
+/// As for the kernels.
+#[inline(always)]
+unsafe fn ask<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
+    t: &GatherTile<S::T>,
+    asked: &mut usize,
+) {
+    prefetch_second(t.ahead.wrapping_add(*asked * t.ahead_step));
+    if t.last && *asked < SEGS {
+        for p in 0..PER {
+            for v in 0..VECS {
+                prefetch(t.y[*asked].wrapping_add(p * t.y_step + v * S::LANES));
+            }
+        }
+    }
+    *asked += 1;
+}
+
+/// Adds an element of the reduction to the sums of a `gather` tile; `at(segment, output)` is where its inputs are.
 ///
 /// # Safety
 /// As for the kernels.
 #[inline(always)]
 unsafe fn step<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
     acc: &mut [[[S::V; VECS]; PER]; SEGS],
-    x: &[*const S::T; SEGS],
-    at: &[usize; PER],
-    u: usize,
+    at: impl Fn(usize, usize) -> *const S::T,
     w: *const S::T,
 ) {
     // SAFETY: by this function's contract.
@@ -99,7 +159,7 @@ unsafe fn step<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
         let weights: [S::V; VECS] = std::array::from_fn(|v| S::load(w.add(v * S::LANES)));
         for s in 0..SEGS {
             for p in 0..PER {
-                let x = S::splat(x[s].add(at[p]).add(u));
+                let x = S::splat(at(s, p));
                 for v in 0..VECS {
                     acc[s][p][v] = S::mul_add(x, weights[v], acc[s][p][v]);
                 }
@@ -161,17 +221,10 @@ unsafe fn start<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>
     // SAFETY: by this function's contract.
     unsafe {
         if t.start.is_null() {
+            let sums = |i: usize| S::load(t.sums.add(i * S::LANES));
             return std::array::from_fn(|s| {
-                std::array::from_fn(|p| load_channels::<S, VECS>(t.y[s].add(p * t.y_step), t.tail))
+                std::array::from_fn(|p| std::array::from_fn(|v| sums((s * PER + p) * VECS + v)))
             });
-        }
-        // The outputs arrive in the cache while the sums are computed.
-        for s in 0..SEGS {
-            for p in 0..PER {
-                for v in 0..VECS {
-                    prefetch(t.y[s].add(p * t.y_step + v * S::LANES));
-                }
-            }
         }
         let start: [S::V; VECS] = std::array::from_fn(|v| S::load(t.start.add(v * S::LANES)));
         [[start; PER]; SEGS]
@@ -189,6 +242,12 @@ unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize
 ) {
     // SAFETY: by this function's contract.
     unsafe {
+        if !t.last {
+            for (i, &sum) in acc.as_flattened().as_flattened().iter().enumerate() {
+                S::store(t.sums.add(i * S::LANES), sum);
+            }
+            return;
+        }
         if t.plain {
             for s in 0..SEGS {
                 for p in 0..PER {

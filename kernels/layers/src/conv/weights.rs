@@ -14,8 +14,8 @@ mod taps;
 
 use super::cut::{Split, list_lines, strips};
 use super::dispatch::Kernels;
-use super::gather::Sweep;
 use super::pack::{Aligned, Blocks, ChannelBlock, copy};
+use super::sweep::Sweep;
 use super::tile::{Line, WeightTile};
 use crate::simd::{prefetch, prefetch_second};
 use shardmark_host::{PerThread, SharedMut, Team};
