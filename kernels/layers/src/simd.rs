@@ -26,12 +26,6 @@ pub(crate) fn prefetch_next<T>(values: &[T]) {
     prefetch(values.as_ptr().wrapping_add(AHEAD));
 }
 
-/// The same where a kernel is about to overwrite the line.
-#[inline(always)]
-pub(crate) fn prefetch_written<T>(values: &[T]) {
-    prefetch_next(values);
-}
-
 /// Asks for the cache line at `p`, in the first-level cache; any address will do.
 #[inline(always)]
 pub(crate) fn prefetch<T>(p: *const T) {

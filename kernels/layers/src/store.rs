@@ -88,7 +88,7 @@ mod tests {
     fn puts_wherever_a_strip_begins<T: Float, S: Store>() {
         let values: [T; STRIP] = std::array::from_fn(|i| T::from_f64(i as f64 - 3.0));
         for start in 0..STRIP {
-            let mut to = vec![T::from_f64(7.0); 3 * STRIP];
+            let mut to = [T::from_f64(7.0); 3 * STRIP];
             S::put(values, &mut to[start..]);
             S::put([T::ONE], &mut to[start + STRIP..]);
             fence();
