@@ -34,9 +34,9 @@ impl Transfer {
         Self { way: Way::Send, data, len, address: to, part, running: Vec::new(), arrived: 0 }.start(comm)
     }
 
-    /// Starts receiving up to `len` elements.
-    pub fn receive(comm: MPI_Comm, from: Address, dtype: Dtype, len: usize, part: usize) -> Result<Self> {
-        let data = Data::with_capacity(dtype, len);
+    /// Starts receiving up to `len` elements into a buffer that has room for them.
+    pub fn receive(comm: MPI_Comm, from: Address, data: Data, len: usize, part: usize) -> Result<Self> {
+        assert!(data.capacity() >= len, "a receive has room for its message");
         Self { way: Way::Receive, data, len, address: from, part, running: Vec::new(), arrived: 0 }.start(comm)
     }
 

@@ -5,7 +5,7 @@ use crate::idle::Idle;
 use crate::transfer::Transfer;
 use mpi::environment::Universe;
 use mpi::ffi::{self, MPI_Comm};
-use shardmark_comm::{Address, CommError, Data, Dtype, Member, Result, Transport};
+use shardmark_comm::{Address, CommError, Data, Member, Result, Transport};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::raw::c_int;
@@ -73,6 +73,7 @@ fn local_ranks(world: MPI_Comm) -> Result<usize> {
 impl Transport for Mpi {
     type Sending = Transfer;
     type Receiving = Transfer;
+    const RECEIVES_INTO_BUFFERS: bool = true;
 
     fn name(&self) -> &'static str {
         "mpi"
@@ -82,8 +83,8 @@ impl Transport for Mpi {
         Transfer::send(self.context(to.context)?, to, data, self.part)
     }
 
-    fn start_recv(&self, from: Address, dtype: Dtype, len: usize) -> Result<Transfer> {
-        Transfer::receive(self.context(from.context)?, from, dtype, len, self.part)
+    fn start_recv(&self, from: Address, buffer: Data, len: usize) -> Result<Transfer> {
+        Transfer::receive(self.context(from.context)?, from, buffer, len, self.part)
     }
 
     fn poll_send(&self, sending: &mut Transfer) -> Result<Option<Data>> {

@@ -72,6 +72,12 @@ pub trait Comm {
     /// the length of `data`.
     fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request>;
 
+    /// No elements, with room for `len`: for a send, a used buffer of this rank where there is one.
+    fn buffer(&self, dtype: Dtype, len: usize) -> Data;
+
+    /// Keeps the buffer of a payload that is no longer needed, for receives and [`Comm::buffer`].
+    fn recycle(&self, data: Data);
+
     /// Advances everything outstanding without blocking. To be called between the parts of a kernel, because some
     /// transports move nothing while no call is running.
     fn progress(&self) -> Result<()>;

@@ -214,6 +214,14 @@ impl<C: Comm> Comm for Counted<C> {
         self.inner.iallgatherv(data, counts)
     }
 
+    fn buffer(&self, dtype: Dtype, len: usize) -> Data {
+        self.inner.buffer(dtype, len)
+    }
+
+    fn recycle(&self, data: Data) {
+        self.inner.recycle(data);
+    }
+
     fn progress(&self) -> Result<()> {
         self.inner.progress()
     }

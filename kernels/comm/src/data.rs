@@ -1,5 +1,6 @@
 //! Payloads: owned vectors of one of four element types.
 
+use crate::engine::Pool;
 use crate::error::{CommError, Result};
 use std::fmt;
 use std::ops::Range;
@@ -131,15 +132,15 @@ impl Data {
         }
     }
 
-    /// A copy of the elements in `range`, in a used buffer of the same type where there is one.
-    pub(crate) fn copy_to(&self, range: Range<usize>, buffer: Option<Data>) -> Data {
-        let Some(mut buffer) = buffer else { return self.copy(range) };
+    /// A copy of the elements in `range`, in a buffer of the pool.
+    pub(crate) fn copy_to(&self, range: Range<usize>, pool: &Pool) -> Data {
+        let mut buffer = pool.take(self.dtype(), range.len());
         match (&mut buffer, self) {
-            (Data::F32(a), Data::F32(b)) => refill(a, &b[range]),
-            (Data::F64(a), Data::F64(b)) => refill(a, &b[range]),
-            (Data::U8(a), Data::U8(b)) => refill(a, &b[range]),
-            (Data::I32(a), Data::I32(b)) => refill(a, &b[range]),
-            (_, source) => return source.copy(range),
+            (Data::F32(a), Data::F32(b)) => a.extend_from_slice(&b[range]),
+            (Data::F64(a), Data::F64(b)) => a.extend_from_slice(&b[range]),
+            (Data::U8(a), Data::U8(b)) => a.extend_from_slice(&b[range]),
+            (Data::I32(a), Data::I32(b)) => a.extend_from_slice(&b[range]),
+            (a, b) => unreachable!("a buffer of {} for {}: the pool minds the type", a.dtype(), b.dtype()),
         }
         buffer
     }
@@ -151,7 +152,7 @@ impl Data {
     }
 
     /// Elements that fit without a new allocation.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         each!(self, v => v.capacity())
     }
 
@@ -176,11 +177,6 @@ impl Data {
             (a, b) => unreachable!("write of {} into {}: arrivals are checked", b.dtype(), a.dtype()),
         }
     }
-}
-
-fn refill<T: Copy>(buffer: &mut Vec<T>, source: &[T]) {
-    buffer.clear();
-    buffer.extend_from_slice(source);
 }
 
 /// An element type that can be sent: f32, f64, u8, i32.

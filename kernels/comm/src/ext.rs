@@ -17,6 +17,16 @@ pub trait CommExt: Comm {
         self.irecv(peer, key, T::DTYPE, len)
     }
 
+    /// A vector for a send, with room for `len` elements.
+    fn buffer_vec<T: Elem>(&self, len: usize) -> Vec<T> {
+        T::unwrap(self.buffer(T::DTYPE, len)).unwrap_or_default()
+    }
+
+    /// Keeps the memory of a vector for later messages.
+    fn recycle_vec<T: Elem>(&self, vec: Vec<T>) {
+        self.recycle(T::wrap(vec));
+    }
+
     /// Ends an operation.
     fn wait_vec<T: Elem>(&self, request: Request) -> Result<Vec<T>> {
         T::unwrap(self.wait(request)?)

@@ -35,6 +35,12 @@ macro_rules! forward {
             fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request> {
                 (**self).iallgatherv(data, counts)
             }
+            fn buffer(&self, dtype: Dtype, len: usize) -> Data {
+                (**self).buffer(dtype, len)
+            }
+            fn recycle(&self, data: Data) {
+                (**self).recycle(data)
+            }
             fn progress(&self) -> Result<()> {
                 (**self).progress()
             }

@@ -20,6 +20,7 @@ struct Solo {
 impl Transport for Solo {
     type Sending = Dtype;
     type Receiving = Ticket;
+    const RECEIVES_INTO_BUFFERS: bool = false;
 
     fn name(&self) -> &'static str {
         "solo"
@@ -31,7 +32,7 @@ impl Transport for Solo {
         Ok(dtype)
     }
 
-    fn start_recv(&self, from: Address, _: Dtype, _: usize) -> Result<Ticket> {
+    fn start_recv(&self, from: Address, _: Data, _: usize) -> Result<Ticket> {
         Ok(self.mailbox.expect((from.context, 0, from.tag)))
     }
 

@@ -1,7 +1,7 @@
 //! What a transport has to do; everything else is built on it by [`crate::engine`].
 
 use crate::comm::KEYS;
-use crate::data::{Data, Dtype};
+use crate::data::Data;
 use crate::engine::TAGS;
 use crate::error::Result;
 
@@ -34,8 +34,11 @@ pub trait Transport {
     /// Starts a send.
     fn start_send(&self, to: Address, data: Data) -> Result<Self::Sending>;
 
-    /// Starts a receive of `len` elements.
-    fn start_recv(&self, from: Address, dtype: Dtype, len: usize) -> Result<Self::Receiving>;
+    /// Whether a receive needs a buffer of its own, with room for the message.
+    const RECEIVES_INTO_BUFFERS: bool;
+
+    /// Starts a receive of `len` elements; `buffer` has no elements, their type, and room where that is needed.
+    fn start_recv(&self, from: Address, buffer: Data, len: usize) -> Result<Self::Receiving>;
 
     /// The buffer (or an empty one) when the send is complete; not called again after that.
     fn poll_send(&self, sending: &mut Self::Sending) -> Result<Option<Data>>;

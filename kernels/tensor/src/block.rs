@@ -150,8 +150,13 @@ impl<T: Real> Block<T> {
     /// Copies the box `part` (inside the region) into a new row-major vector.
     pub fn pack(&self, part: &Region) -> Vec<T> {
         let mut out = Vec::with_capacity(part.len());
-        self.layout().for_each_run(part, |run| out.extend_from_slice(&self.data[run]));
+        self.pack_into(part, &mut out);
         out
+    }
+
+    /// The same, at the end of a vector.
+    pub fn pack_into(&self, part: &Region, out: &mut Vec<T>) {
+        self.layout().for_each_run(part, |run| out.extend_from_slice(&self.data[run]));
     }
 
     /// Overwrites the box `part` with `values` in row-major order.

@@ -36,7 +36,9 @@ pub(crate) fn post<T: Float>(
         pending.recvs.push((region, comm.irecv_vec::<T>(peer, route.key, region.len())?));
     }
     for (peer, region) in &route.sends {
-        pending.sends.push(comm.isend_vec(*peer, route.key, source.pack(region))?);
+        let mut packed = comm.buffer_vec::<T>(region.len());
+        source.pack_into(region, &mut packed);
+        pending.sends.push(comm.isend_vec(*peer, route.key, packed)?);
     }
     if pending.receives() || !pending.sends.is_empty() {
         lap(posted, &mut phases.halo_exposed);
@@ -69,8 +71,11 @@ pub(crate) fn finish<T: Float>(
             Arrival::Overwrite => target.unpack(&region, &values),
             Arrival::Add => target.add(&region, &values),
         }
+        comm.recycle_vec(values);
     }
-    comm.wait_all(pending.sends)?;
+    for request in pending.sends {
+        comm.recycle(comm.wait(request)?);
+    }
     lap(start, &mut phases.halo_exposed);
     lap(pending.posted, &mut phases.halo_total);
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::collectives::{Link, Machine};
 use super::group::Group;
+use super::pool::Pool;
 use crate::board::{Operation, Slot};
 use crate::comm::Request;
 use crate::data::{Data, Dtype};
@@ -15,6 +16,8 @@ use std::sync::Arc;
 /// What the communicators of one rank share.
 pub(super) struct Core<T: Transport> {
     pub transport: T,
+    /// Buffers to be used again.
+    pub pool: Pool,
     slot: Arc<Slot>,
     table: RefCell<Table<T>>,
     /// The first number that no communicator of this rank has used.
@@ -47,8 +50,9 @@ pub(super) struct Incoming<T: Transport> {
 }
 
 impl<T: Transport> Incoming<T> {
-    pub fn start(transport: &T, from: Address, dtype: Dtype, len: usize) -> Result<Self> {
-        Ok(Self { receiving: transport.start_recv(from, dtype, len)?, from, dtype, len })
+    pub fn start(transport: &T, pool: &Pool, from: Address, dtype: Dtype, len: usize) -> Result<Self> {
+        let buffer = if T::RECEIVES_INTO_BUFFERS { pool.take(dtype, len) } else { Data::empty(dtype) };
+        Ok(Self { receiving: transport.start_recv(from, buffer, len)?, from, dtype, len })
     }
 
     pub fn poll(&mut self, transport: &T) -> Result<Option<Data>> {
@@ -71,11 +75,11 @@ impl<T: Transport> Incoming<T> {
 
 impl<T: Transport> Op<T> {
     /// Takes the result out when there is one; the operation is then spent.
-    fn poll(&mut self, transport: &T) -> Result<Option<Data>> {
+    fn poll(&mut self, transport: &T, pool: &Pool) -> Result<Option<Data>> {
         match self {
             Op::Send { sending, .. } => transport.poll_send(sending),
             Op::Recv(incoming) => incoming.poll(transport),
-            Op::Collective { machine, group, tag } => machine.advance(&Link { transport, group, tag: *tag }),
+            Op::Collective { machine, group, tag } => machine.advance(&Link { transport, pool, group, tag: *tag }),
             Op::Done(data) => Ok(Some(data.take())),
         }
     }
@@ -94,11 +98,11 @@ impl<T: Transport> Op<T> {
 impl<T: Transport> Core<T> {
     pub fn new(transport: T, slot: Arc<Slot>) -> Self {
         let table = Table { operations: BTreeMap::new(), collectives: Vec::new(), started: 0, advanced: None };
-        Self { transport, slot, table: RefCell::new(table), next_context: Cell::new(1) }
+        Self { transport, pool: Pool::default(), slot, table: RefCell::new(table), next_context: Cell::new(1) }
     }
 
     pub fn receive(&self, from: Address, dtype: Dtype, len: usize) -> Result<Incoming<T>> {
-        Incoming::start(&self.transport, from, dtype, len)
+        Incoming::start(&self.transport, &self.pool, from, dtype, len)
     }
 
     /// Registers a started operation.
@@ -132,7 +136,7 @@ impl<T: Transport> Core<T> {
         let mut error = None;
         collectives.retain(|number| {
             let Some((_, op)) = operations.get_mut(number) else { return false };
-            match op.poll(&self.transport) {
+            match op.poll(&self.transport, &self.pool) {
                 Ok(None) => true,
                 Ok(Some(data)) => {
                     *op = Op::Done(data);
@@ -156,7 +160,7 @@ impl<T: Transport> Core<T> {
             Op::Done(_) => Ok(true),
             // Advanced by `progress` already.
             Op::Collective { .. } => Ok(false),
-            _ => Ok(match op.poll(&self.transport)? {
+            _ => Ok(match op.poll(&self.transport, &self.pool)? {
                 Some(data) => {
                     *op = Op::Done(data);
                     true
@@ -180,7 +184,7 @@ impl<T: Transport> Core<T> {
             let (_, op) = table.operations.get_mut(&number).ok_or_else(unknown)?;
             // A collective was advanced just now, and is `Done` if it is complete.
             let running = matches!(op, Op::Collective { .. });
-            let result = if running { None } else { op.poll(&self.transport)? };
+            let result = if running { None } else { op.poll(&self.transport, &self.pool)? };
             if let Some(data) = result {
                 table.operations.remove(&number);
                 return Ok(data);

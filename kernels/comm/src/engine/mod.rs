@@ -7,6 +7,7 @@
 mod collectives;
 mod core;
 mod group;
+mod pool;
 mod split;
 mod tree;
 
@@ -15,6 +16,7 @@ use self::collectives::pieces::Pieces;
 use self::collectives::{Machine, alltoallv, barrier, broadcast};
 use self::core::{Core, Op};
 use self::group::Group;
+pub(crate) use self::pool::Pool;
 use crate::board::{Operation, Slot};
 use crate::comm::{Combine, Comm, Failure, KEYS, Request};
 use crate::data::{Data, Dtype};
@@ -67,7 +69,12 @@ impl<T: Transport + 'static> Engine<T> {
         make: impl FnOnce(&collectives::Link<'_, T>) -> Result<M>,
     ) -> Result<Request> {
         let (tag, operation) = self.next(name);
-        let machine = make(&collectives::Link { transport: &self.core.transport, group: &self.group, tag })?;
+        let machine = make(&collectives::Link {
+            transport: &self.core.transport,
+            pool: &self.core.pool,
+            group: &self.group,
+            tag,
+        })?;
         Ok(self.core.insert(operation, Op::Collective { machine: Box::new(machine), group: self.group.clone(), tag }))
     }
 
@@ -123,6 +130,14 @@ impl<T: Transport + 'static> Comm for Engine<T> {
     fn iallgatherv(&self, data: Data, counts: &[usize]) -> Result<Request> {
         check_counts("allgatherv: counts", counts, self.size(), data.len())?;
         self.start("allgatherv", |link| Pieces::allgather(link, data, counts))
+    }
+
+    fn buffer(&self, dtype: Dtype, len: usize) -> Data {
+        self.core.pool.take(dtype, len)
+    }
+
+    fn recycle(&self, data: Data) {
+        self.core.pool.give(data);
     }
 
     fn progress(&self) -> Result<()> {

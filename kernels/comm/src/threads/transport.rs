@@ -78,6 +78,7 @@ impl Transport for Threads {
     /// Delivered at once; the type is kept for the empty buffer that `wait` gives.
     type Sending = Dtype;
     type Receiving = (Ticket, Address);
+    const RECEIVES_INTO_BUFFERS: bool = false;
 
     fn name(&self) -> &'static str {
         "threads"
@@ -89,7 +90,7 @@ impl Transport for Threads {
         Ok(dtype)
     }
 
-    fn start_recv(&self, from: Address, _: Dtype, _: usize) -> Result<(Ticket, Address)> {
+    fn start_recv(&self, from: Address, _: Data, _: usize) -> Result<(Ticket, Address)> {
         Ok((self.mailbox().expect((from.context, from.global, from.tag)), from))
     }
 

@@ -36,7 +36,7 @@ pub fn start<T: Transport>(
 
 impl<T: Transport> Machine<T> for Concatenate<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
-        let done = self.exchange.advance(link, &mut Vec::new())?;
+        let done = self.exchange.advance(link)?;
         Ok(done.then(|| self.exchange.concatenate(self.dtype, self.len)))
     }
 

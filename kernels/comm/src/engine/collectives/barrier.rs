@@ -21,7 +21,7 @@ impl<T: Transport> Barrier<T> {
 impl<T: Transport> Machine<T> for Barrier<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
         let (rank, size) = (link.rank(), link.size());
-        while self.exchange.advance(link, &mut Vec::new())? {
+        while self.exchange.advance(link)? {
             if self.distance >= size {
                 return Ok(Some(Data::empty(Dtype::U8)));
             }

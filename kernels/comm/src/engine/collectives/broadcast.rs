@@ -51,12 +51,12 @@ impl<T: Transport> Broadcast<T> {
 
 impl<T: Transport> Machine<T> for Broadcast<T> {
     fn advance(&mut self, link: &Link<'_, T>) -> Result<Option<Data>> {
-        let mut done = self.exchange.advance(link, &mut Vec::new())?;
+        let mut done = self.exchange.advance(link)?;
         if let Stage::FromParent(parent) = self.stage {
             let Some(data) = self.exchange.take(parent) else { return Ok(None) };
             self.forward(link, &data)?;
             self.stage = Stage::ToChildren(data);
-            done = self.exchange.advance(link, &mut Vec::new())?;
+            done = self.exchange.advance(link)?;
         }
         let Stage::ToChildren(data) = &mut self.stage else { return Ok(None) };
         Ok(done.then(|| data.take()))

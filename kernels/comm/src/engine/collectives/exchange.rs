@@ -33,7 +33,7 @@ impl<T: Transport> Exchange<T> {
 
     /// Starts a receive from a rank of the communicator.
     pub fn receive(&mut self, link: &Link<'_, T>, from: usize, dtype: Dtype, len: usize) -> Result<()> {
-        let incoming = Incoming::start(link.transport, link.group.address(from, self.tag), dtype, len)?;
+        let incoming = Incoming::start(link.transport, link.pool, link.group.address(from, self.tag), dtype, len)?;
         self.receives.push((from, incoming));
         Ok(())
     }
@@ -48,13 +48,13 @@ impl<T: Transport> Exchange<T> {
         self.arrived[rank].take()
     }
 
-    /// Looks at everything that runs; true when nothing does. Buffers that were sent and come back go to `spare`.
-    pub fn advance(&mut self, link: &Link<'_, T>, spare: &mut Vec<Data>) -> Result<bool> {
+    /// Looks at everything that runs; true when nothing does.
+    pub fn advance(&mut self, link: &Link<'_, T>) -> Result<bool> {
         let transport = link.transport;
         let mut error = None;
         self.sends.retain_mut(|sending| match transport.poll_send(sending) {
             Ok(Some(buffer)) => {
-                spare.extend((buffer.capacity() > 0).then_some(buffer));
+                link.pool.give(buffer);
                 false
             }
             Ok(None) => true,

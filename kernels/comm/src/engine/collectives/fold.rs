@@ -2,6 +2,7 @@
 
 use super::Exchange;
 use crate::data::Data;
+use crate::engine::pool::Pool;
 use crate::reduce::{ReduceOp, Side, reduce_into};
 use crate::transport::Transport;
 
@@ -21,19 +22,19 @@ impl Fold {
     }
 
     /// Adds what can be added to `whole` from `at` on, where the own part of rank `rank` of `size` lies; true when all
-    /// is added. Buffers that are no longer needed go to `spare`.
+    /// is added. Buffers that are no longer needed go to `pool`.
     pub fn advance<T: Transport>(
         &mut self,
         exchange: &mut Exchange<T>,
         (rank, size): (usize, usize),
         (whole, at): (&mut Data, usize),
-        spare: &mut Vec<Data>,
+        pool: &Pool,
     ) -> bool {
         while self.next < size {
             if self.next == rank {
                 if let Some(lower) = self.lower.take() {
                     reduce_into(whole, at, &lower, Side::Left, self.op);
-                    spare.push(lower);
+                    pool.give(lower);
                 }
             } else {
                 let Some(part) = exchange.take(self.next) else { return false };
@@ -46,7 +47,7 @@ impl Fold {
                         continue;
                     }
                 }
-                spare.push(part);
+                pool.give(part);
             }
             self.next += 1;
         }

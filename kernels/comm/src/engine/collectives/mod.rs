@@ -13,6 +13,7 @@ pub mod pieces;
 pub use exchange::Exchange;
 
 use super::group::Group;
+use super::pool::Pool;
 use crate::data::Data;
 use crate::error::Result;
 use crate::transport::Transport;
@@ -32,6 +33,8 @@ pub trait Machine<T: Transport> {
 /// What a machine talks through.
 pub struct Link<'a, T: Transport> {
     pub transport: &'a T,
+    /// Buffers to be used again.
+    pub pool: &'a Pool,
     pub group: &'a Group,
     /// The first of the collective's tags.
     pub tag: u32,

@@ -30,8 +30,6 @@ pub struct Pieces<T: Transport> {
     whole: Data,
     /// What runs now: lane `l` takes the pieces `l`, `l + TAGS`, ... one after the other under one tag.
     lanes: Vec<Option<Piece<T>>>,
-    /// Buffers to be used again.
-    spare: Vec<Data>,
 }
 
 /// What happens to a piece.
@@ -113,7 +111,7 @@ impl<T: Transport> Pieces<T> {
     }
 
     fn start(link: &Link<'_, T>, plan: Plan, data: Data) -> Result<Self> {
-        let mut machine = Self { plan, whole: data, lanes: Vec::new(), spare: Vec::new() };
+        let mut machine = Self { plan, whole: data, lanes: Vec::new() };
         for number in 0..machine.plan.count.min(TAGS as usize) {
             let piece = machine.start_piece(link, number)?;
             machine.lanes.push(Some(piece));
@@ -136,7 +134,7 @@ impl<T: Transport> Pieces<T> {
             }
             let theirs = self.plan.chunk(number, peer);
             if !theirs.is_empty() {
-                piece.exchange.send(link, peer, self.whole.copy_to(theirs, self.spare.pop()))?;
+                piece.exchange.send(link, peer, self.whole.copy_to(theirs, link.pool))?;
             }
         }
         piece.stage = Stage::Add(Fold::new(op));
@@ -151,7 +149,7 @@ impl<T: Transport> Pieces<T> {
                 piece.exchange.receive(link, peer, self.whole.dtype(), theirs.len())?;
             }
             if !own.is_empty() {
-                piece.exchange.send(link, peer, self.whole.copy_to(own.clone(), self.spare.pop()))?;
+                piece.exchange.send(link, peer, self.whole.copy_to(own.clone(), link.pool))?;
             }
         }
         piece.stage = Stage::Gather;
@@ -161,11 +159,11 @@ impl<T: Transport> Pieces<T> {
     /// Takes one piece as far as possible; true when it is complete.
     fn advance_piece(&mut self, link: &Link<'_, T>, piece: &mut Piece<T>) -> Result<bool> {
         let (rank, size) = (link.rank(), link.size());
-        let through = piece.exchange.advance(link, &mut self.spare)?;
+        let through = piece.exchange.advance(link)?;
         if let Stage::Add(fold) = &mut piece.stage {
             let own = self.plan.chunk(piece.number, rank);
             let target = (&mut self.whole, own.start);
-            if !own.is_empty() && !fold.advance(&mut piece.exchange, (rank, size), target, &mut self.spare) {
+            if !own.is_empty() && !fold.advance(&mut piece.exchange, (rank, size), target, link.pool) {
                 return Ok(false);
             }
             if let Way::AddAndGather(_) = self.plan.way {
@@ -178,7 +176,7 @@ impl<T: Transport> Pieces<T> {
             for peer in 0..size {
                 if let Some(part) = piece.exchange.take(peer) {
                     self.whole.write(self.plan.chunk(piece.number, peer).start, &part);
-                    self.spare.push(part);
+                    link.pool.give(part);
                 }
             }
         }
