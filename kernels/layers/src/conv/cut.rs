@@ -38,11 +38,13 @@ impl Split {
         self.chunks * self.blocks[1] * self.rows[1]
     }
 
-    /// Chunk, blocks and rows of a part.
+    /// Chunk, blocks and rows of a part. Parts that follow each other, which threads sum at the same time, write different
+    /// gradients, or else different rows, if they can: blocks of a row share lines of the cache.
     pub fn part(&self, part: usize) -> (usize, Range<usize>, Range<usize>) {
         let cut = |[count, ranges]: [usize; 2], i: usize| i * count / ranges..(i + 1) * count / ranges;
-        let (ranges, row) = (part / self.rows[1], part % self.rows[1]);
-        (ranges / self.blocks[1], cut(self.blocks, ranges % self.blocks[1]), cut(self.rows, row))
+        let (chunk, rest) = (part % self.chunks, part / self.chunks);
+        let (row, block) = (rest % self.rows[1], rest / self.rows[1]);
+        (chunk, cut(self.blocks, block), cut(self.rows, row))
     }
 }
 

@@ -210,10 +210,12 @@ impl<T: Real> Problem<'_, T> {
     /// else touches those of the target's blocks and rows.
     unsafe fn sum_group(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
         let Problem { kernels, x, dy, taps, run, blocks: Blocks { channels, lanes }, .. } = *self;
-        for block in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()) {
+        for (i, block) in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()).enumerate() {
+            // The first block asks for the inputs, which all of them read.
+            let leads = i == 0;
             if self.by_taps(block.vecs, group.lines) {
                 // SAFETY: by this function's contract.
-                unsafe { self.sum_taps(group, target, block, panels) };
+                unsafe { self.sum_taps(group, target, block, leads, panels) };
                 continue;
             }
             let (width, existing) = (block.vecs * lanes, block.existing(lanes));
@@ -230,7 +232,7 @@ impl<T: Real> Problem<'_, T> {
                     let [lo, hi] = [tile, tile + 1].map(|tile| tap * per_tap + tile * per_tap / tiles);
                     ahead.by_ref().take(share).for_each(|(line, i)| {
                         self.prefetch_gradients(line, i, block.first..block.first + existing);
-                        if block.first == 0 {
+                        if leads {
                             self.prefetch_inputs(line, i);
                         }
                     });

@@ -157,7 +157,8 @@ impl<T: Real> Problem<'_, T> {
             && lines.iter().all(|line| line.len >= LONG)
     }
 
-    /// Sums over one group of outputs for one block, and asks for the memory of the next group meanwhile.
+    /// Sums over one group of outputs for one block, and asks for the memory of the next group meanwhile: for
+    /// its inputs if the block `leads`.
     ///
     /// # Safety
     /// As for [`Problem::sum_group`].
@@ -166,6 +167,7 @@ impl<T: Real> Problem<'_, T> {
         group: &Group,
         target: &Target<T>,
         block: super::ChannelBlock,
+        leads: bool,
         panels: &mut Panels<T>,
     ) {
         let Problem { kernels, x, dy, rows, run, x_step, y_step, blocks: super::Blocks { channels, lanes }, .. } =
@@ -190,7 +192,7 @@ impl<T: Real> Problem<'_, T> {
                 if !dense {
                     self.prefetch_gradients(line, i, block.first..block.first + block.existing(lanes));
                 }
-                if block.first == 0 {
+                if leads {
                     self.prefetch_inputs(line, i);
                 }
             });
