@@ -37,8 +37,9 @@ def arguments():
     p.add_argument("--batch", default="1,4", metavar="LIST", help="default: %(default)s")
     p.add_argument("--net", default="2020", help="2020 or mlperf (default: %(default)s)")
     p.add_argument("--width", default="128", help="voxels of a side, or DxHxW (default: %(default)s)")
-    p.add_argument("--rounds", type=positive, default=6, metavar="N", help="default: %(default)s")
-    p.add_argument("--quick", action="store_true", help="2 rounds: a first impression")
+    rounds = p.add_mutually_exclusive_group()
+    rounds.add_argument("--rounds", type=positive, default=6, metavar="N", help="default: %(default)s")
+    rounds.add_argument("--quick", action="store_true", help="2 rounds: a first impression")
     p.add_argument("--steps", type=positive, default=5, metavar="N", help="timed steps of a case in a round (default: %(default)s)")
     p.add_argument("--results", default="results/runs/scaling", metavar="FOLDER", help="default: %(default)s")
     p.add_argument("--programs", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
@@ -94,7 +95,10 @@ class Sweep:
         self.ranks = sorted({size(grid) for grid in a.grids})
         self.network, self.allreduce = folder / "network.toml", folder / "allreduce.toml"
         self.failed = {}
-        folder.mkdir(parents=True)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            sys.exit(f"ci/scaling: --results: expected to make the folder {folder}, got {error.strerror}; name another one")
         line = f"cosmoflow net={a.net} width={a.width} norm=none"
         self.bytes = programs.parameter_bytes(line)
         common = {"mode": "strong", "transport": a.transport, "check": "none", "repeat": 1}

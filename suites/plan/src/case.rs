@@ -286,6 +286,11 @@ impl Case {
         if layer.output().contains(&0) {
             return conflict("workload", "windows that fit into the input", line, "enlarge in or pad");
         }
+        // A window that lies in the padding has no maximum.
+        let empty = layer.windows.iter().any(|w| w.pad.max(w.pad_after) >= w.kernel);
+        if layer.kind == Kind::PoolMax && empty {
+            return conflict("workload", "a max pool padded by less than its kernel", line, "lower pad");
+        }
         Ok(Some(layer))
     }
 

@@ -122,6 +122,7 @@ fn wrong_layers_are_told_by_the_grammar() {
             .contains("expected a layer without n, got dense n=2 c=3 k=4; set the key batch")
     );
     assert!(error("layer:conv2d/c=3/k=4/in=2x2/kernel=5/stride=1/pad=0").contains("expected windows that fit"));
+    assert!(error("layer:pool_max2d/c=4/in=5x5/kernel=2/stride=3/pad=2").contains("padded by less than its kernel"));
     let transposed = error("layer:conv_transpose2d/c=3/k=4/in=9x9/kernel=2/stride=2/pad=0");
     assert!(transposed.contains("expected a layer of a network, got conv_transpose2d"), "{transposed}");
     assert!(error("layer:dense/c=3/k=4 input=data").contains("only networks read samples"));
