@@ -62,9 +62,7 @@ pub(super) fn list_lines(sweep: &Sweep, most: usize, lines: &mut Vec<Line>, grou
     let cuts = w.div_ceil(most);
     let (mut first, mut outputs) = (0, 0);
     for outer in 0..n * d * h {
-        let at = [outer / (d * h), outer / h % d, outer % h];
-        let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
-        let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
+        let (x, y) = sweep.line(outer);
         for cut in 0..cuts {
             let (lo, hi) = (cut * w / cuts, (cut + 1) * w / cuts);
             if outputs + hi - lo > most {

@@ -95,14 +95,15 @@ pub(super) const fn outputs_per_segment(vecs: usize) -> usize {
     if vecs == 1 { 4 } else { 2 }
 }
 
+/// Most inputs of a tile of `weights_taps`.
+pub(super) const MAX_STREAMS: usize = 9;
+
 pub(super) type GatherFn<T> = unsafe fn(&GatherTile<T>);
 type WeightFn<T> = unsafe fn(&WeightTile<T>);
 type TapsFn<T> = unsafe fn(&TapsTile<T>);
-
-/// Most inputs of a tile of `weights_taps`.
-pub(super) const MAX_STREAMS: usize = 9;
 type FillFn<T> = unsafe fn(&Run<T>);
 type DotFn<T> = unsafe fn(&DotTile<T>);
+type TransposeFn<T> = unsafe fn(&[*const T], usize, *mut T);
 
 /// The kernels of `dot` for a number of output channels.
 pub(super) struct DotFns<T: 'static> {
@@ -112,7 +113,6 @@ pub(super) struct DotFns<T: 'static> {
     /// One output.
     pub single: DotFn<T>,
 }
-type TransposeFn<T> = unsafe fn(&[*const T], usize, *mut T);
 
 /// The kernels of one instruction set.
 pub(super) struct Kernels<T: 'static> {

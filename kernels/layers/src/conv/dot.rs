@@ -6,9 +6,9 @@
 //! loads PER vectors of inputs and OUTS of weights for their products.
 
 use super::dispatch::Kernels;
+use super::gather::Job;
 use super::pack::{Aligned, Inputs};
 use super::simd::Simd;
-use super::sweep::Sweep;
 use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
 
@@ -47,19 +47,6 @@ pub(super) struct DotTile<'a, T> {
     pub slope: T,
 }
 
-/// What a [`Dot`] computes.
-pub(super) struct DotJob<'a, T: 'static> {
-    pub kernels: &'static Kernels<T>,
-    /// Inside `x` and `y`.
-    pub sweep: Sweep,
-    pub x: &'a [T],
-    pub rows: &'a [usize],
-    pub inputs: Inputs,
-    /// Start values of the output channels, and their number.
-    pub start: &'a [T],
-    pub slope: T,
-}
-
 impl<T: Real> Dot<T> {
     /// For so many output channels, if that pays: it depends on the layer only.
     pub fn new(kernels: &Kernels<T>, channels: usize, inputs: &Inputs) -> Option<Self> {
@@ -84,9 +71,10 @@ impl<T: Real> Dot<T> {
     /// Computes a job; nobody else writes its outputs.
     ///
     /// # Safety
-    /// The inputs and outputs of the sweep lie inside `x` and `y`.
-    pub unsafe fn gather(&self, job: &DotJob<T>, y: &SharedMut<T>, team: &Team) {
-        let DotJob { kernels, sweep, x, rows, inputs, start, slope } = *job;
+    /// The inputs and outputs of the job lie inside its `x` and `y`.
+    pub unsafe fn gather(&self, job: &Job<T>, y: &SharedMut<T>, team: &Team) {
+        let Job { kernels, sweep, x, rows, packed, slope, .. } = *job;
+        let (inputs, start) = (packed.inputs, packed.starts());
         let longest = (0..4).max_by_key(|&i| sweep.extent[i]).unwrap_or(3);
         let sweep = sweep.with_last(longest);
         let [n, d, h, w] = sweep.extent;
@@ -95,9 +83,7 @@ impl<T: Real> Dot<T> {
         let parts = (lines * w * inputs.len() * start.len() / PART).clamp(1, lines);
         team.run(parts, |_, part| {
             for line in part * lines / parts..(part + 1) * lines / parts {
-                let at = [line / (d * h), line / h % d, line % h];
-                let offset = |base: usize, step: &[usize; 4]| base + (0..3).map(|i| at[i] * step[i]).sum::<usize>();
-                let (from, to) = (offset(sweep.x0, &sweep.x_step), offset(sweep.y0, &sweep.y_step));
+                let (from, to) = sweep.line(line);
                 let mut first = 0;
                 while first < w {
                     // The last tile starts earlier if it would reach beyond the line, and computes some outputs again.

@@ -8,7 +8,6 @@
 //! inputs are copied to the order in which the tiles read them, a stretch of the reduction at a time.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
-use super::dot::DotJob;
 use super::fill::Run;
 use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
 use super::sweep::{Segment, Segments, Sweep};
@@ -76,7 +75,7 @@ pub(super) struct Job<'a, T: 'static> {
 
 /// Computes a job. Each output is summed in one order, whoever computes it.
 pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch<T>) {
-    let Job { kernels, sweep, x, rows, packed, inner, .. } = *job;
+    let Job { sweep, x, rows, packed, inner, .. } = *job;
     if sweep.is_empty() {
         return;
     }
@@ -88,9 +87,8 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
     assert_eq!(inputs.rows, rows.len(), "weights are packed for this reduction");
     let y = SharedMut::new(y);
     if let Some(dot) = packed.dot() {
-        let job = DotJob { kernels, sweep, x, rows, inputs, start: packed.starts(), slope: job.slope };
         // SAFETY: inputs and outputs were checked against the arrays above; the whole box is this call's.
-        return unsafe { dot.gather(&job, &y, team) };
+        return unsafe { dot.gather(job, &y, team) };
     }
     scratch.threads.fit(team);
     for vecs in (1..=MAX_VECS).rev() {

@@ -49,6 +49,14 @@ impl Sweep {
         best
     }
 
+    /// Offsets in x and y of the first output of a line along the last dimension, by its number.
+    pub fn line(&self, line: usize) -> (usize, usize) {
+        let [_, d, h, _] = self.extent;
+        let at = [line / (d * h), line / h % d, line % h];
+        let offset = |base: usize, step: &[usize; 4]| base + (0..3).map(|i| at[i] * step[i]).sum::<usize>();
+        (offset(self.x0, &self.x_step), offset(self.y0, &self.y_step))
+    }
+
     /// The same box with dimension `inner` last.
     pub fn with_last(mut self, inner: usize) -> Self {
         for list in [&mut self.extent, &mut self.x_step, &mut self.y_step] {
@@ -95,14 +103,12 @@ impl Segments {
     /// Lists some of the segments.
     pub fn list(&self, range: Range<usize>, list: &mut Vec<Segment>) {
         let Segments { sweep, per, per_line, .. } = self;
-        let [_, d, h, w] = sweep.extent;
+        let w = sweep.extent[3];
         list.clear();
         let mut next = range.start;
         while next < range.end {
             let line = next / per_line;
-            let at = [line / (d * h), line / h % d, line % h];
-            let x = sweep.x0 + (0..3).map(|i| at[i] * sweep.x_step[i]).sum::<usize>();
-            let y = sweep.y0 + (0..3).map(|i| at[i] * sweep.y_step[i]).sum::<usize>();
+            let (x, y) = sweep.line(line);
             let end = range.end.min((line + 1) * per_line);
             list.extend((next..end).map(|segment| {
                 let i = segment - line * per_line;
