@@ -32,7 +32,7 @@ impl TransposedState {
         }
         let weights = spec.c * spec.k * spec.adjoint().taps();
         TransposedState {
-            local: TransposedLocal::new(spec, Isa::selected()),
+            local: TransposedLocal::new(spec, x, Isa::selected()),
             weight: random(2, weights),
             dw: vec![0.0; weights],
             x: Block::from_vec(around_x, random(0, around_x.len())),

@@ -259,7 +259,8 @@ impl Op {
     /// The layer that a rank runs, for a global input shape.
     pub fn build<T: Float>(&self, x: Shape) -> Box<dyn Layer<T>> {
         match self {
-            Op::Conv(c) => Box::new(conv::ConvLayer::new(c.clone())),
+            // An input that does not fit has no outputs.
+            Op::Conv(c) => Box::new(conv::ConvLayer::new(c.clone(), self.out_shape(x).unwrap_or([0; 5]))),
             Op::Pool(p) => Box::new(pool::PoolLayer::new(p.clone())),
             Op::Norm(n) => Box::new(norm::NormLayer::new(n.clone())),
             Op::LeakyRelu(a) => Box::new(activation::LeakyReluLayer::new(*a)),

@@ -49,7 +49,7 @@ impl Split {
 }
 
 /// Ranges that `count` is cut into where `enough` will do: of equal length, if there are then not many more.
-fn ranges(count: usize, enough: usize) -> usize {
+pub(super) fn ranges(count: usize, enough: usize) -> usize {
     let equal = (enough..count.min(2 * enough)).find(|&ranges| count.is_multiple_of(ranges));
     equal.unwrap_or(if count <= 2 * enough { count } else { enough })
 }

@@ -5,6 +5,7 @@ use super::fill::{self, Run};
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG, WeightTile};
 use super::weights::{self, TapsTile};
+use super::winograd::{self, Filters, Tiles};
 use shardmark_tensor::Real;
 use std::any::Any;
 use std::fmt;
@@ -104,6 +105,17 @@ type TapsFn<T> = unsafe fn(&TapsTile<T>);
 type FillFn<T> = unsafe fn(&Run<T>);
 type DotFn<T> = unsafe fn(&DotTile<T>);
 type TransposeFn<T> = unsafe fn(&[*const T], usize, *mut T);
+type TilesFn<T> = unsafe fn(&Tiles<T>);
+type FiltersFn<T> = unsafe fn(&Filters<T>);
+
+/// The transforms of `winograd`.
+pub(super) struct Transforms<T: 'static> {
+    pub inputs: TilesFn<T>,
+    pub outputs: TilesFn<T>,
+    pub gradients: TilesFn<T>,
+    pub filters: FiltersFn<T>,
+    pub filter_gradients: FiltersFn<T>,
+}
 
 /// The kernels of `dot` for a number of output channels.
 pub(super) struct DotFns<T: 'static> {
@@ -138,6 +150,8 @@ pub(super) struct Kernels<T: 'static> {
     pub copied: [&'static [GatherFn<T>]; MAX_VECS],
     /// Copies neighbouring outputs' inputs for it.
     pub transpose: TransposeFn<T>,
+    /// To and from the points of tiles.
+    pub winograd: Transforms<T>,
 }
 
 impl<T: Real> Kernels<T> {
@@ -210,6 +224,31 @@ macro_rules! kernels {
             // SAFETY: handed on to the caller.
             unsafe { fill::transpose::<$simd>(rows, len, to) }
         }
+        $(#[$features])?
+        unsafe fn transform_inputs(tiles: &Tiles<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { winograd::transform_inputs::<$simd>(tiles) }
+        }
+        $(#[$features])?
+        unsafe fn transform_outputs(tiles: &Tiles<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { winograd::transform_outputs::<$simd>(tiles) }
+        }
+        $(#[$features])?
+        unsafe fn transform_gradients(tiles: &Tiles<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { winograd::transform_gradients::<$simd>(tiles) }
+        }
+        $(#[$features])?
+        unsafe fn transform_filters(tiles: &Filters<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { winograd::transform_filters::<$simd>(tiles) }
+        }
+        $(#[$features])?
+        unsafe fn transform_filter_gradients(tiles: &Filters<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { winograd::transform_filter_gradients::<$simd>(tiles) }
+        }
         Kernels {
             lanes: <$simd as Simd>::LANES,
             gather: [
@@ -233,6 +272,13 @@ macro_rules! kernels {
                 &[$(gather_copied::<$segs, { outputs_per_segment(2) }, 2>),*],
             ],
             transpose,
+            winograd: Transforms {
+                inputs: transform_inputs,
+                outputs: transform_outputs,
+                gradients: transform_gradients,
+                filters: transform_filters,
+                filter_gradients: transform_filter_gradients,
+            },
         }
     }};
 }

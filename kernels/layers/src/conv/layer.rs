@@ -3,7 +3,7 @@
 use super::local::{BiasScratch, backward_bias};
 use super::{Conv, Isa, Local};
 use crate::{Env, Float, Layer, LayerError, Param};
-use shardmark_partition::Region;
+use shardmark_partition::{Region, Shape};
 use shardmark_tensor::Block;
 
 /// Convolution with its parameters. Weights and their gradient are kept as `[KD, KH, KW, C, K]`, the order in which the
@@ -16,15 +16,15 @@ pub struct ConvLayer<T: Float> {
 }
 
 impl<T: Float> ConvLayer<T> {
-    /// All parameters zero; the instruction set is [`Isa::selected`].
-    pub fn new(spec: Conv) -> Self {
-        Self::with_isa(spec, Isa::selected())
+    /// All parameters zero, for outputs of the shape `y`; the instruction set is [`Isa::selected`].
+    pub fn new(spec: Conv, y: Shape) -> Self {
+        Self::with_isa(spec, y, Isa::selected())
     }
 
     /// The same for an available instruction set.
-    pub fn with_isa(spec: Conv, isa: Isa) -> Self {
+    pub fn with_isa(spec: Conv, y: Shape, isa: Isa) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
-        let local = Local::new(spec.clone(), isa);
+        let local = Local::new(spec.clone(), y, isa);
         ConvLayer { spec, local, bias: BiasScratch::default(), params }
     }
 

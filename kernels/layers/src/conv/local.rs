@@ -8,9 +8,9 @@ use super::dispatch::{Isa, Kernels};
 use super::gather::{self, Job};
 use super::pack::{Inputs, Packed};
 use super::sweep::Sweep;
-use super::{Conv, weights};
+use super::{Conv, weights, winograd};
 use shardmark_host::{PerThread, SharedMut, Team};
-use shardmark_partition::{Region, Span, Window};
+use shardmark_partition::{Region, Shape, Span, Window};
 use shardmark_tensor::{Block, Real};
 
 /// Weights as the kernels read them where they are packed, and the buffers of a rank.
@@ -22,8 +22,19 @@ pub struct Local<T: Real> {
     gather: gather::Scratch<T>,
     weights: weights::Scratch<T>,
     rows: Vec<usize>,
+    /// In place of the direct sums, where that pays.
+    winograd: Option<Winograd<T>>,
     /// Factor of outputs below zero.
     slope: T,
+}
+
+/// What the sums over tiles keep.
+#[derive(Default)]
+struct Winograd<T> {
+    forward: winograd::Filter<T>,
+    backward: winograd::Filter<T>,
+    scratch: winograd::Scratch<T>,
+    gradient: winograd::Gradient<T>,
 }
 
 /// One class of input positions along a dimension.
@@ -48,15 +59,19 @@ fn classes(windows: &[Window; 3]) -> impl Iterator<Item = [Class; 3]> + '_ {
 }
 
 impl<T: Real> Local<T> {
-    /// Kernels of an available instruction set.
-    pub fn new(spec: Conv, isa: Isa) -> Self {
+    /// Kernels of an available instruction set for a layer with outputs of the shape `y`, of which any part may be computed.
+    pub fn new(spec: Conv, y: Shape, isa: Isa) -> Self {
         let kernels = Kernels::of(isa);
         let [d, h, w] = spec.windows;
-        let inputs = Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: spec.c, dense_w: w.stride == 1 };
+        let winograd = winograd::pays(&spec, y).then(Winograd::default);
+        let direct = winograd.is_none();
+        let inputs =
+            Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: spec.c, dense_w: direct && w.stride == 1 };
         Local {
             kernels,
             forward: Packed::rows(kernels, spec.k, inputs),
-            backward: classes(&spec.windows).map(|class| backward(&spec, kernels, class)).collect(),
+            backward: classes(&spec.windows).map(|class| backward(&spec, kernels, class, direct)).collect(),
+            winograd,
             gather: gather::Scratch::default(),
             weights: weights::Scratch::default(),
             rows: Vec::new(),
@@ -74,6 +89,10 @@ impl<T: Real> Local<T> {
     pub fn forget_weights(&mut self) {
         self.forward.forget();
         self.backward.iter_mut().for_each(Packed::forget);
+        if let Some(Winograd { forward, backward, .. }) = &mut self.winograd {
+            forward.forget();
+            backward.forget();
+        }
     }
 
     /// Computes the outputs `part` with the weights `[KD, KH, KW, C, K]` and the bias `[K]`, or none; `x` covers their
@@ -85,6 +104,12 @@ impl<T: Real> Local<T> {
         let sweep = self.forward_sweep(x, y, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
+        if let Some(Winograd { forward: filter, scratch, .. }) = &mut self.winograd {
+            packed.begin(weight, bias);
+            filter.prepare(kernels, packed, weight, team);
+            let job = winograd::Job { kernels, sweep, first: first(part), x: x.data(), packed, filter, slope: *slope };
+            return winograd::multiply(&job, y.data_mut(), team, scratch);
+        }
         packed.prepare(team, weight, bias, sweep.outputs());
         let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, inner: 1, slope: *slope };
         gather::gather(&job, y.data_mut(), team, scratch);
@@ -119,6 +144,13 @@ impl<T: Real> Local<T> {
                 x_step: if no_tap { [0; 4] } else { [dy_steps[0], dy_steps[1], dy_steps[2], dy_steps[3]] },
                 y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
             };
+            if let Some(Winograd { backward: filter, scratch, .. }) = &mut self.winograd {
+                packed.begin(weight, &[]);
+                filter.prepare(self.kernels, packed, weight, team);
+                let (kernels, first) = (self.kernels, first(part));
+                let job = winograd::Job { kernels, sweep, first, x: dy.data(), packed, filter, slope: T::ONE };
+                return winograd::multiply(&job, dx.data_mut(), team, scratch);
+            }
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
             packed.prepare(team, weight, &[], sweep.outputs());
             let (kernels, rows) = (self.kernels, &self.rows);
@@ -134,6 +166,11 @@ impl<T: Real> Local<T> {
             return;
         }
         let sweep = self.forward_sweep(x, dy, part);
+        if let Some(Winograd { gradient, .. }) = &mut self.winograd {
+            let sizes = [self.spec.windows[0].kernel, self.spec.c, self.spec.k];
+            let place = (sweep, first(part));
+            return winograd::sum(self.kernels, place, x.data(), dy.data(), sizes, dw, team, gradient);
+        }
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let taps = self.spec.windows[2].kernel;
         let run = [taps, taps * self.spec.c];
@@ -158,16 +195,21 @@ impl<T: Real> Local<T> {
     }
 }
 
+/// Global coordinates of a box's first position along H and W.
+fn first(part: &Region) -> [i64; 2] {
+    [part.0[2].lo, part.0[3].lo]
+}
+
 /// The weights `[KD, KH, KW, C, K]` as the data gradient of a class of input positions reads them: its taps, flipped,
 /// with channels transposed.
-fn backward<T: Real>(spec: &Conv, kernels: &'static Kernels<T>, class: [Class; 3]) -> Packed<T> {
+fn backward<T: Real>(spec: &Conv, kernels: &'static Kernels<T>, class: [Class; 3], dense_w: bool) -> Packed<T> {
     let Conv { c, k, windows, .. } = *spec;
     let [_, kh, kw] = windows.map(|w| w.kernel);
     let taps = |i: usize| (0..class[i].taps).rev().map(move |t| class[i].first + t * windows[i].stride);
     let plane = |d: usize| taps(1).flat_map(move |h| taps(2).map(move |w| ((d * kh + h) * kw + w) * c * k));
     let offsets: Vec<usize> = taps(0).flat_map(plane).collect();
     let row = class[2].taps;
-    let inputs = Inputs { rows: offsets.len() / row.max(1), taps: row, channels: k, dense_w: true };
+    let inputs = Inputs { rows: offsets.len() / row.max(1), taps: row, channels: k, dense_w };
     Packed::columns(kernels, c, inputs, offsets)
 }
 

@@ -21,6 +21,7 @@ mod sweep;
 mod tile;
 mod transpose;
 mod weights;
+mod winograd;
 
 #[cfg(test)]
 mod tests;

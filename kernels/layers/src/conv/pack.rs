@@ -213,8 +213,8 @@ impl<T: Real> Packed<T> {
         self.is_filled = false;
     }
 
-    /// Prepares for `outputs` outputs with these weights; sums start at `bias`, or at 0 if that is empty.
-    pub fn prepare(&mut self, team: &Team, weight: &[T], bias: &[T], outputs: usize) {
+    /// Takes the start values `bias`, or 0 if that is empty, and makes sure that there are as many weights as will be read.
+    pub fn begin(&mut self, weight: &[T], bias: &[T]) {
         self.start.as_mut_slice()[..bias.len()].copy_from_slice(bias);
         let Packed { blocks: Blocks { channels, .. }, inputs, .. } = *self;
         let end = match &self.order {
@@ -222,6 +222,12 @@ impl<T: Real> Packed<T> {
             Order::Columns(offsets) => offsets.iter().max().map_or(0, |first| first + channels * inputs.channels),
         };
         assert!(end <= weight.len(), "there is a weight for every input and channel");
+    }
+
+    /// Prepares for `outputs` outputs with these weights; sums start at `bias`, or at 0 if that is empty.
+    pub fn prepare(&mut self, team: &Team, weight: &[T], bias: &[T], outputs: usize) {
+        self.begin(weight, bias);
+        let Packed { blocks: Blocks { channels, .. }, inputs, .. } = *self;
         if self.is_filled {
             return;
         }
@@ -260,7 +266,7 @@ impl<T: Real> Packed<T> {
     }
 
     /// Copies the weights of some runs of inputs, one after the other.
-    fn copy(&self, block: ChannelBlock, runs: impl Iterator<Item = (usize, usize)>, weight: &[T], mut to: &mut [T]) {
+    pub fn copy(&self, block: ChannelBlock, runs: impl Iterator<Item = (usize, usize)>, weight: &[T], mut to: &mut [T]) {
         let Packed { kernels, blocks: Blocks { channels, lanes }, inputs, .. } = *self;
         let (width, existing) = (block.vecs * lanes, block.existing(lanes));
         let taps = if inputs.by_taps(block.vecs) { TAPS } else { 1 };
@@ -277,7 +283,7 @@ impl<T: Real> Packed<T> {
                 };
                 let (from, to) = (weight[from..].as_ptr(), here[tap * width..].as_mut_ptr());
                 let run = Run { from, from_step, to, to_step: taps * width, len, channels: existing };
-                // SAFETY: `prepare` has checked that all weights are there, and `here` is as long as the runs; the table
+                // SAFETY: `begin` has checked that all weights are there, and `here` is as long as the runs; the table
                 // holds kernels of an available instruction set.
                 unsafe { copy(&run) }
             }

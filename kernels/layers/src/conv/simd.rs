@@ -35,6 +35,8 @@ pub(super) trait Simd {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`.
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     /// The sums of all lanes of each vector.
     #[inline(always)]
     unsafe fn sums(vectors: [Self::V; 4]) -> [Self::T; 4] {
@@ -125,6 +127,10 @@ impl<T: Real, const N: usize> Simd for Portable<T, N> {
         std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
+    unsafe fn sub(a: [T; N], b: [T; N]) -> [T; N] {
+        std::array::from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
     unsafe fn transpose(row: impl Fn(usize) -> *const T, to: *mut T, to_step: usize) {
         // SAFETY: the caller vouches for the rows.
         unsafe {
@@ -206,6 +212,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
             unsafe { _mm512_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_sub_ps(a, b) }
         }
         #[inline(always)]
         unsafe fn transpose(row: impl Fn(usize) -> *const f32, to: *mut f32, to_step: usize) {
@@ -294,6 +304,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {
             unsafe { _mm256_add_ps(a, b) }
+        }
+        #[inline(always)]
+        unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+            unsafe { _mm256_sub_ps(a, b) }
         }
         #[inline(always)]
         unsafe fn transpose(row: impl Fn(usize) -> *const f32, to: *mut f32, to_step: usize) {

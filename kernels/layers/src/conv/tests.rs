@@ -72,7 +72,7 @@ impl Problem {
     }
 
     fn layer<T: Float>(&self, isa: Isa) -> ConvLayer<T> {
-        let mut layer = ConvLayer::with_isa(self.conv.clone(), isa);
+        let mut layer = ConvLayer::with_isa(self.conv.clone(), self.y_shape, isa);
         let narrow = |v: &[f64]| v.iter().map(|&v| T::from_f64(v)).collect::<Vec<T>>();
         let weight = layer.layer_layout(0, &narrow(&self.weight));
         layer.params_mut()[0].value = weight;
@@ -86,7 +86,7 @@ impl Problem {
     fn local<T: Float>(&self, isa: Isa) -> (Local<T>, Vec<T>, Vec<T>) {
         let layer = self.layer::<T>(isa);
         let bias = layer.params().get(1).map_or(Vec::new(), |b| b.value.clone());
-        (Local::new(self.conv.clone(), isa), layer.params()[0].value.clone(), bias)
+        (Local::new(self.conv.clone(), self.y_shape, isa), layer.params()[0].value.clone(), bias)
     }
 }
 
@@ -182,6 +182,17 @@ fn cases() -> Vec<(Conv, usize, [usize; 3])> {
         (Conv::cube(3, 40, 3, 1, 1, false), 1, [13, 2, 2]),
         (Conv::cube(2, 17, 5, 2, 2, false), 1, [4, 31, 3]),
         (Conv::cube(4, 33, 2, 2, 0, true), 1, [4, 4, 18]),
+        // Sums over tiles: tails of channels on both sides; odd extents; no padding, and more than tiles need; all kinds of
+        // windows along D; chunks of columns, of planes and of several samples; one wide block to several and a narrow one.
+        (Conv::image(16, 16, 3, 1, 1, false), 1, [1, 32, 16]),
+        (Conv::image(21, 50, 3, 1, 1, true), 3, [1, 13, 15]),
+        (Conv::image(70, 33, 3, 1, 0, true), 2, [1, 17, 21]),
+        (Conv::cube(17, 36, 3, 1, 1, false), 1, [19, 6, 7]),
+        (Conv::cube(16, 16, 3, 1, 0, true), 1, [12, 10, 9]),
+        (conv(20, 80, [w(2, 1, 0, 1), w(3, 1, 2, 1), w(3, 1, 0, 2)], true), 1, [5, 11, 12]),
+        (conv(32, 16, [w(1, 1, 0, 0), w(3, 1, 1, 1), w(3, 1, 1, 1)], true), 1, [9, 8, 8]),
+        (conv(18, 19, [w(5, 1, 2, 2), w(3, 1, 1, 1), w(3, 1, 1, 1)], false), 2, [3, 9, 10]),
+        (Conv::image(272, 40, 3, 1, 1, false), 1, [1, 30, 31]),
     ]
 }
 
@@ -215,7 +226,7 @@ fn transposed_small_integers_are_exact() {
         let [dx, y, dw, _] = expected(&problem);
         for isa in isas() {
             let weight = problem.layer::<f32>(isa).params()[0].value.clone();
-            let mut local = TransposedLocal::<f32>::new(&spec, isa);
+            let mut local = TransposedLocal::<f32>::new(&spec, x_shape, isa);
             let (x, dy) = (problem.dy_block::<f32>(), problem.x_block::<f32>());
             let (inputs, outputs) = (Region::full(x_shape), Region::full(y_shape));
             let (mut y_block, mut dx_block) = (Block::zeros(outputs), Block::zeros(inputs));
@@ -318,7 +329,7 @@ fn empty_parts_have_zero_gradients_and_write_nothing() {
 #[test]
 fn layers_convert_weights_and_notice_changes() {
     let conv = Conv::cube(3, 5, 2, 1, 0, false);
-    let mut layer = ConvLayer::<f32>::new(conv.clone());
+    let mut layer = ConvLayer::<f32>::new(conv.clone(), [1, 2, 2, 2, 5]);
     let torch: Vec<f32> = (0..layer.params()[0].value.len()).map(|i| i as f32).collect();
     let own = layer.layer_layout(0, &torch);
     assert_eq!(layer.torch_layout(0, &own), torch);

@@ -43,8 +43,8 @@ pub struct TransposedLocal<T: Real>(Local<T>);
 
 impl<T: Real> TransposedLocal<T> {
     /// Kernels of an available instruction set.
-    pub fn new(spec: &ConvTranspose, isa: Isa) -> Self {
-        TransposedLocal(Local::new(spec.adjoint(), isa))
+    pub fn new(spec: &ConvTranspose, x: Shape, isa: Isa) -> Self {
+        TransposedLocal(Local::new(spec.adjoint(), x, isa))
     }
 
     /// The weights that are given from now on are others.

@@ -15,6 +15,9 @@ fn sub_boxes_give_the_same_bits() {
         // All outputs are so many that weights are packed, and those of each sub-box so few that they are not.
         (Conv::cube(19, 37, 3, 1, 1, true), 1, [7, 10, 12]),
         (Conv::cube(18, 51, 3, 2, 1, true), 1, [17, 18, 21]),
+        // Over tiles, which the sub-boxes cut through.
+        (Conv::cube(19, 36, 3, 1, 1, true), 1, [9, 11, 12]),
+        (Conv::image(65, 16, 3, 1, 0, false), 2, [1, 27, 30]),
     ] {
         let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
         let (x, dy) = (problem.x_block(), problem.dy_block());
@@ -53,6 +56,8 @@ fn any_team_gives_the_same_bits() {
         (Conv::cube(90, 130, 3, 2, 1, false), 1, [5, 5, 6]),
         (Conv::image(130, 70, 1, 1, 0, true), 2, [1, 30, 11]),
         (Conv::cube(50, 270, 3, 1, 1, true), 1, [2, 2, 3]),
+        (Conv::cube(33, 130, 3, 1, 1, true), 1, [12, 13, 9]),
+        (Conv::image(20, 18, 3, 1, 1, true), 2, [1, 60, 70]),
     ] {
         let problem = Problem::new(&conv, n, extents, |stream, i| rng::uniform(5, stream, i) - 0.5);
         let alone = run_by::<f32>(&problem, Isa::selected(), &SOLO);
