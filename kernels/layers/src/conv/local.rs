@@ -23,14 +23,15 @@ pub struct Local<T: Real> {
     weights: weights::Scratch<T>,
     rows: Vec<usize>,
     /// In place of the direct sums, where that pays.
-    winograd: Option<Winograd<T>>,
+    winograd: Winograd<T>,
     /// Factor of outputs below zero.
     slope: T,
 }
 
-/// What the sums over tiles keep.
-#[derive(Default)]
+/// Sums over tiles.
 struct Winograd<T> {
+    /// For which passes: forward, data gradient, weight gradient.
+    passes: [Option<winograd::Axes>; 3],
     forward: winograd::Filter<T>,
     backward: winograd::Filter<T>,
     scratch: winograd::Scratch<T>,
@@ -63,15 +64,21 @@ impl<T: Real> Local<T> {
     pub fn new(spec: Conv, y: Shape, isa: Isa) -> Self {
         let kernels = Kernels::of(isa);
         let [d, h, w] = spec.windows;
-        let winograd = winograd::pays(&spec, y).then(Winograd::default);
-        let direct = winograd.is_none();
+        let passes = winograd::passes(&spec, y);
+        let [direct, direct_back, _] = passes.map(|pass| pass.is_none());
         let inputs =
             Inputs { rows: d.kernel * h.kernel, taps: w.kernel, channels: spec.c, dense_w: direct && w.stride == 1 };
         Local {
             kernels,
             forward: Packed::rows(kernels, spec.k, inputs),
-            backward: classes(&spec.windows).map(|class| backward(&spec, kernels, class, direct)).collect(),
-            winograd,
+            backward: classes(&spec.windows).map(|class| backward(&spec, kernels, class, direct_back)).collect(),
+            winograd: Winograd {
+                passes,
+                forward: winograd::Filter::default(),
+                backward: winograd::Filter::default(),
+                scratch: winograd::Scratch::default(),
+                gradient: winograd::Gradient::default(),
+            },
             gather: gather::Scratch::default(),
             weights: weights::Scratch::default(),
             rows: Vec::new(),
@@ -89,10 +96,8 @@ impl<T: Real> Local<T> {
     pub fn forget_weights(&mut self) {
         self.forward.forget();
         self.backward.iter_mut().for_each(Packed::forget);
-        if let Some(Winograd { forward, backward, .. }) = &mut self.winograd {
-            forward.forget();
-            backward.forget();
-        }
+        self.winograd.forward.forget();
+        self.winograd.backward.forget();
     }
 
     /// Computes the outputs `part` with the weights `[KD, KH, KW, C, K]` and the bias `[K]`, or none; `x` covers their
@@ -104,11 +109,13 @@ impl<T: Real> Local<T> {
         let sweep = self.forward_sweep(x, y, part);
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
-        if let Some(Winograd { forward: filter, scratch, .. }) = &mut self.winograd {
+        let Winograd { passes, forward: filter, scratch: buffers, .. } = &mut self.winograd;
+        if let Some(axes) = passes[0] {
             packed.begin(weight, bias);
             filter.prepare(kernels, packed, weight, team);
-            let job = winograd::Job { kernels, sweep, first: first(part), x: x.data(), packed, filter, slope: *slope };
-            return winograd::multiply(&job, y.data_mut(), team, scratch);
+            let (first, slope) = (first(part), *slope);
+            let job = winograd::Job { axes, kernels, sweep, first, x: x.data(), packed, filter, slope };
+            return winograd::multiply(&job, y.data_mut(), team, buffers);
         }
         packed.prepare(team, weight, bias, sweep.outputs());
         let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, inner: 1, slope: *slope };
@@ -144,11 +151,12 @@ impl<T: Real> Local<T> {
                 x_step: if no_tap { [0; 4] } else { [dy_steps[0], dy_steps[1], dy_steps[2], dy_steps[3]] },
                 y_step: std::array::from_fn(|i| dx_steps[i] * if i == 0 { 1 } else { windows[i - 1].stride }),
             };
-            if let Some(Winograd { backward: filter, scratch, .. }) = &mut self.winograd {
+            let Winograd { passes, backward: filter, scratch, .. } = &mut self.winograd;
+            if let Some(axes) = passes[1] {
                 packed.begin(weight, &[]);
                 filter.prepare(self.kernels, packed, weight, team);
                 let (kernels, first) = (self.kernels, first(part));
-                let job = winograd::Job { kernels, sweep, first, x: dy.data(), packed, filter, slope: T::ONE };
+                let job = winograd::Job { axes, kernels, sweep, first, x: dy.data(), packed, filter, slope: T::ONE };
                 return winograd::multiply(&job, dx.data_mut(), team, scratch);
             }
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
@@ -166,10 +174,11 @@ impl<T: Real> Local<T> {
             return;
         }
         let sweep = self.forward_sweep(x, dy, part);
-        if let Some(Winograd { gradient, .. }) = &mut self.winograd {
-            let sizes = [self.spec.windows[0].kernel, self.spec.c, self.spec.k];
-            let place = (sweep, first(part));
-            return winograd::sum(self.kernels, place, x.data(), dy.data(), sizes, dw, team, gradient);
+        if let Some(axes) = self.winograd.passes[2] {
+            let sizes = [self.spec.c, self.spec.k];
+            let place = (axes, sweep, first(part));
+            let scratch = &mut self.winograd.gradient;
+            return winograd::sum(self.kernels, place, x.data(), dy.data(), sizes, dw, team, scratch);
         }
         tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
         let taps = self.spec.windows[2].kernel;
@@ -195,9 +204,9 @@ impl<T: Real> Local<T> {
     }
 }
 
-/// Global coordinates of a box's first position along H and W.
-fn first(part: &Region) -> [i64; 2] {
-    [part.0[2].lo, part.0[3].lo]
+/// Global coordinates of a box's first position along D, H and W.
+fn first(part: &Region) -> [i64; 3] {
+    [part.0[1].lo, part.0[2].lo, part.0[3].lo]
 }
 
 /// The weights `[KD, KH, KW, C, K]` as the data gradient of a class of input positions reads them: its taps, flipped,

@@ -12,7 +12,7 @@ use shardmark_tensor::Real;
 use std::ops::Range;
 
 /// Bytes of weights that stay in the first-level cache while a kernel goes over many outputs.
-const SLICE_BYTES: usize = 24 << 10;
+pub(super) const SLICE_BYTES: usize = 24 << 10;
 /// Bytes of weights that stay in the second-level cache beside inputs.
 const CACHED: usize = 512 << 10;
 /// Bytes of the weights of one input in a wide block, with the widest vectors.

@@ -2,14 +2,15 @@
 
 use super::super::dispatch::Kernels;
 use super::super::pack::{Aligned, ChannelBlock, Packed};
-use super::{Filters, POINTS, TAPS};
+use super::{Filters, POINTS, TAPS, by_taps};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
 /// Input channels that are transformed at once.
 const CHANNELS: usize = 32;
 
-/// The points of all filters, `[block of output channels][POINTS][tap along D and input channel][channel of the block]`.
+/// The points of all filters, `[block of output channels][POINTS][tap along the line][input channel][channel of the block]`;
+/// by taps, `[input channel][tap along the line]`.
 #[derive(Default)]
 pub(in super::super) struct Filter<T> {
     data: Aligned<T>,
@@ -29,31 +30,36 @@ impl<T: Real> Filter<T> {
             return;
         }
         let (blocks, inputs) = (packed.blocks, packed.inputs);
-        let depth = inputs.rows / TAPS;
-        let sum = depth * inputs.channels;
+        let line = inputs.rows * inputs.taps / (TAPS * TAPS);
+        let sum = line * inputs.channels;
         self.data.resize(blocks.padded() * POINTS * sum);
         self.taps.fit(team);
         let pieces = inputs.channels.div_ceil(CHANNELS);
         let shared = SharedMut::new(self.data.as_mut_slice());
         let taps = &self.taps;
-        team.run(blocks.count() * depth * pieces, |thread, part| {
-            let (block, d, piece) = (part / pieces / depth, part / pieces % depth, part % pieces);
+        team.run(blocks.count() * line * pieces, |thread, part| {
+            let (block, tap, piece) = (part / pieces / line, part / pieces % line, part % pieces);
             let block = blocks.all().nth(block).expect("a part is one of the blocks");
             let width = block.vecs * blocks.lanes;
             let cut = |piece: usize| piece * inputs.channels / pieces;
-            let (first, len) = (cut(piece), cut(piece + 1) - cut(piece));
+            let (first, rows) = (cut(piece), cut(piece + 1) - cut(piece));
             let mut taps = taps.of(thread);
-            taps.resize(TAPS * TAPS * len * width);
-            let runs = (0..TAPS * TAPS).map(|tap| ((d * TAPS * TAPS + tap) * inputs.channels + first, len));
+            taps.resize(TAPS * TAPS * rows * width);
+            let runs = (0..TAPS * TAPS).map(|tile| ((tile * line + tap) * inputs.channels + first, rows));
             packed.copy(block, runs, weight, taps.as_mut_slice());
-            let to = (block.first * POINTS * sum) + (d * inputs.channels + first) * width;
+            let (to, step) = if by_taps(block.vecs, line) {
+                (first * line + tap, line * width)
+            } else {
+                (tap * inputs.channels + first, width)
+            };
             let filters = Filters {
                 taps: taps.as_mut_slice().as_mut_ptr(),
-                tap_step: len * width,
-                points: shared.as_mut_ptr().wrapping_add(to),
-                point_step: sum * width,
+                tap_steps: [rows * width, width],
+                points: shared.as_mut_ptr().wrapping_add(block.first * POINTS * sum + to * width),
+                point_steps: [sum * width, step],
                 sets: [0, 1],
-                len: len * width,
+                len: width,
+                rows,
             };
             // SAFETY: parts write different filters, all of them inside the array; the table holds kernels of an available
             // instruction set.
@@ -62,7 +68,7 @@ impl<T: Real> Filter<T> {
         self.is_filled = true;
     }
 
-    /// The filters of a block at all points, `[POINTS][sum][channels of the block]`.
+    /// The filters of a block at all points.
     pub fn block(&self, block: ChannelBlock, lanes: usize, sum: usize) -> &[T] {
         &self.data.as_slice()[block.first * POINTS * sum..][..block.vecs * lanes * POINTS * sum]
     }

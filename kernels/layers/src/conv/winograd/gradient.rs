@@ -10,7 +10,7 @@ use super::super::pack::{Aligned, Blocks};
 use super::super::sweep::Sweep;
 use super::super::tile::{Line, WeightTile};
 use super::chunks::{Chunk, Layout, Tiling};
-use super::{Filters, POINTS, TAPS};
+use super::{Axes, Filters, POINTS, TAPS};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
@@ -34,6 +34,7 @@ pub(in super::super) struct Gradient<T> {
 struct Buffers<T> {
     inputs: Aligned<T>,
     gradients: Aligned<T>,
+    lines: Vec<Line>,
 }
 
 /// Arrays and sizes of one weight gradient.
@@ -42,38 +43,37 @@ struct Problem<'a, T: Real> {
     tiling: Tiling,
     x: &'a [T],
     dy: &'a [T],
-    channels: usize,
     blocks: Blocks,
     /// Elements from one point of the sums to the next.
     point_step: usize,
 }
 
-/// Overwrites `dw` (`[KD, 3, 3, C, K]`) with the sum over a box of outputs whose first has the global coordinates `first`
-/// along H and W.
+/// Overwrites `dw` (`[KD, KH, KW, C, K]`) with the sum over a box of outputs whose first has the global coordinates `first`
+/// along D, H and W.
 pub(in super::super) fn sum<T: Real>(
     kernels: &'static Kernels<T>,
-    (sweep, first): (Sweep, [i64; 2]),
+    (axes, sweep, first): (Axes, Sweep, [i64; 3]),
     x: &[T],
     dy: &[T],
-    [taps, channels, k]: [usize; 3],
+    [channels, k]: [usize; 2],
     dw: &mut [T],
     team: &Team,
     scratch: &mut Gradient<T>,
 ) {
-    let tiling = Tiling::new(sweep, first, taps);
+    let taps = dw.len() / (TAPS * TAPS * channels * k);
+    let tiling = Tiling::new(axes, &sweep, first, [taps, channels]);
     let (last_x, last_y) = tiling.last();
     assert!(last_x + channels <= x.len() && last_y + k <= dy.len(), "a sweep stays inside its arrays");
     assert_eq!(dw.len(), taps * TAPS * TAPS * channels * k, "a weight gradient has an element for every weight");
     let blocks = Blocks { channels: k, lanes: kernels.lanes };
-    let row = Layout::new::<T>(1, channels.next_multiple_of(kernels.lanes)).row;
-    let chunks = tiling.chunks::<T>(row, ROWS);
-    let sums = Layout::packed::<T>(taps * channels, blocks.padded());
+    let chunks = tiling.chunks::<T>(kernels.lanes, ROWS);
+    let sums = Layout::new::<T>(1, taps * channels, blocks.padded());
     let groups = (SUMS / (sums.len() * T::BYTES)).clamp(1, PARTS).min(chunks.len());
     let block_ranges = ranges(blocks.count(), PARTS.div_ceil(groups));
     let Gradient { sums: all, threads } = scratch;
     threads.fit(team);
     all.resize(groups * sums.len());
-    let problem = Problem { kernels, tiling, x, dy, channels, blocks, point_step: sums.point };
+    let problem = Problem { kernels, tiling, x, dy, blocks, point_step: sums.point };
     let shared = SharedMut::new(all.as_mut_slice());
     team.run(groups * block_ranges, |thread, part| {
         let (group, range) = (part % groups, part / groups);
@@ -101,19 +101,23 @@ impl<T: Real> Problem<'_, T> {
         add: bool,
         buffers: &mut Buffers<T>,
     ) {
-        let Problem { kernels, tiling, channels, .. } = *self;
-        let lanes = kernels.lanes;
-        let planes = chunk.depth.len() + tiling.taps - 1;
-        let layout = Layout::new::<T>(planes * chunk.columns.len(), channels.next_multiple_of(lanes));
-        let Buffers { inputs, gradients } = buffers;
+        let Problem { kernels, tiling, .. } = *self;
+        let (columns, line) = (chunk.columns.len(), chunk.line.len());
+        let layout = Layout::new::<T>(columns, line + tiling.taps - 1, tiling.row::<T>(kernels.lanes));
+        let Buffers { inputs, gradients, lines } = buffers;
         inputs.resize(layout.len());
         // SAFETY: by this function's contract; there is room for all points.
-        unsafe { tiling.put_inputs(kernels, self.x, channels, chunk, layout, inputs.as_mut_slice().as_mut_ptr()) }
+        unsafe { tiling.put_inputs(kernels, self.x, chunk, layout, inputs.as_mut_slice().as_mut_ptr()) }
+        lines.clear();
+        if tiling.has_line() {
+            lines.extend((0..columns).map(|column| Line { x: column * layout.column, y: 0, len: line }));
+        } else {
+            lines.push(Line { x: 0, y: 0, len: columns });
+        }
         let x = inputs.as_slice().as_ptr();
         for block in self.blocks.all().take(blocks.end).skip(blocks.start) {
-            let own = [block.first, block.existing(lanes)];
-            let width = block.vecs * lanes;
-            let dy_layout = Layout::new::<T>(chunk.rows(), width);
+            let own = [block.first, block.existing(kernels.lanes)];
+            let dy_layout = Layout::new::<T>(columns, line, block.vecs * kernels.lanes);
             gradients.resize(dy_layout.len());
             let points = gradients.as_mut_slice().as_mut_ptr();
             let dy = self.dy.as_ptr().cast_mut();
@@ -122,39 +126,38 @@ impl<T: Real> Problem<'_, T> {
                 unsafe { (kernels.winograd.gradients)(tiles) }
             });
             for point in 0..POINTS {
+                let x = x.wrapping_add(point * layout.point);
                 let dy = points.wrapping_add(point * dy_layout.point);
-                for tap in 0..tiling.taps {
-                    let x = x.wrapping_add(point * layout.point + tap * chunk.columns.len() * layout.row);
-                    let to = point * self.point_step + tap * channels * self.blocks.padded() + block.first;
-                    // SAFETY: by this function's contract.
-                    unsafe { self.add_point((x, layout.row), (dy, chunk.rows()), sums.wrapping_add(to), block.vecs, add) }
-                }
+                let to = sums.wrapping_add(point * self.point_step + block.first);
+                // SAFETY: by this function's contract.
+                unsafe { self.add_point((x, layout.row), dy, lines, to, block.vecs, add) }
             }
         }
     }
 
-    /// Adds the products of some rows of inputs and of gradients, at one point and tap along D.
+    /// Adds the products of lines of inputs and of gradients at one point.
     ///
     /// # Safety
-    /// The rows and the sums lie inside their arrays.
+    /// The lines and the sums lie inside their arrays.
     unsafe fn add_point(
         &self,
         (x, x_step): (*const T, usize),
-        (dy, rows): (*const T, usize),
+        dy: *const T,
+        lines: &[Line],
         sums: *mut T,
         vecs: usize,
         add: bool,
     ) {
         let by_rows = self.kernels.weights[vecs - 1];
-        let tiles = self.channels.div_ceil(by_rows.len());
-        let lines = [Line { x: 0, y: 0, len: rows }];
+        let run = self.tiling.taps * self.tiling.channels;
+        let tiles = run.div_ceil(by_rows.len());
         let dw_step = self.blocks.padded();
         for t in 0..tiles {
-            let (first, end) = (t * self.channels / tiles, (t + 1) * self.channels / tiles);
+            let (first, end) = (t * run / tiles, (t + 1) * run / tiles);
             let tile = WeightTile {
                 x: x.wrapping_add(first),
                 x_step,
-                lines: &lines,
+                lines,
                 dy,
                 dw: sums.wrapping_add(first * dw_step),
                 dw_step,
@@ -168,26 +171,25 @@ impl<T: Real> Problem<'_, T> {
 
     /// Transforms the sums of all groups to the gradients of filters.
     fn finish(&self, dw: &mut [T], sums: &[T], sets: [usize; 2], team: &Team) {
-        let Problem { kernels, tiling, channels, blocks: Blocks { channels: k, .. }, .. } = *self;
+        let Problem { kernels, tiling, blocks: Blocks { channels: k, .. }, .. } = *self;
         let padded = self.blocks.padded();
-        let rows = tiling.taps * channels;
+        let rows = tiling.taps * tiling.channels;
         let parts = PARTS.min(rows);
         let dw = SharedMut::new(dw);
         team.run(parts, |_, part| {
-            for row in part * rows / parts..(part + 1) * rows / parts {
-                let (tap, channel) = (row / channels, row % channels);
-                let filters = Filters {
-                    taps: dw.as_mut_ptr().wrapping_add((tap * TAPS * TAPS * channels + channel) * k),
-                    tap_step: channels * k,
-                    points: sums[row * padded..].as_ptr().cast_mut(),
-                    point_step: self.point_step,
-                    sets,
-                    len: k,
-                };
-                // SAFETY: rows have gradients of their own; sums are only read, in whole vectors; the table holds kernels of an
-                // available instruction set.
-                unsafe { (kernels.winograd.filter_gradients)(&filters) }
-            }
+            let (first, end) = (part * rows / parts, (part + 1) * rows / parts);
+            let filters = Filters {
+                taps: dw.as_mut_ptr().wrapping_add(first * k),
+                tap_steps: [rows * k, k],
+                points: sums[first * padded..].as_ptr().cast_mut(),
+                point_steps: [self.point_step, padded],
+                sets,
+                len: k,
+                rows: end - first,
+            };
+            // SAFETY: parts have gradients of their own; sums are only read, in whole vectors; the table holds kernels of an
+            // available instruction set.
+            unsafe { (kernels.winograd.filter_gradients)(&filters) }
         });
     }
 }

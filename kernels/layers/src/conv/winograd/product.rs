@@ -2,12 +2,12 @@
 //! points of filters, and from these sums the outputs. Chunks, and blocks where chunks are few, are the parts that a team
 //! shares.
 
-use super::super::dispatch::{Kernels, MAX_VECS, outputs_per_segment};
-use super::super::pack::{Aligned, ChannelBlock, Inputs, Packed, Reduction};
+use super::super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
+use super::super::pack::{Aligned, ChannelBlock, Packed, SLICE_BYTES};
 use super::super::sweep::Sweep;
-use super::super::tile::{GatherTile, MAX_SEGS, UNROLLED};
+use super::super::tile::{GatherTile, LONG, MAX_SEGS, Piece, UNROLLED};
 use super::chunks::{Chunk, Layout, Tiling};
-use super::{Filter, POINTS, TAPS};
+use super::{Axes, Filter, POINTS, TAPS, by_taps};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
@@ -18,10 +18,11 @@ const PARTS: usize = 8;
 
 /// What is computed.
 pub(in super::super) struct Job<'a, T: Real> {
+    pub axes: Axes,
     pub kernels: &'static Kernels<T>,
     pub sweep: Sweep,
-    /// Global coordinates of the first output along H and W.
-    pub first: [i64; 2],
+    /// Global coordinates of the first output along D, H and W.
+    pub first: [i64; 3],
     pub x: &'a [T],
     pub packed: &'a Packed<T>,
     pub filter: &'a Filter<T>,
@@ -40,25 +41,21 @@ struct Buffers<T> {
     inputs: Aligned<T>,
     sums: Aligned<T>,
     zeros: Aligned<T>,
-    reduction: Reduction,
-    /// Offsets of the planes of inputs that an output reads.
-    planes: Vec<usize>,
     /// Job and chunk whose inputs they are.
     id: (usize, usize),
 }
 
 /// Computes a job; every output by the same sums, whoever computes it.
 pub(in super::super) fn multiply<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &mut Scratch<T>) {
-    let Job { sweep, first, x, packed, .. } = *job;
+    let Job { axes, kernels, sweep, first, x, packed, .. } = *job;
     if sweep.is_empty() {
         return;
     }
     let (blocks, inputs) = (packed.blocks, packed.inputs);
-    let tiling = Tiling::new(sweep, first, inputs.rows / TAPS);
+    let tiling = Tiling::new(axes, &sweep, first, [inputs.rows * inputs.taps / (TAPS * TAPS), inputs.channels]);
     let (last_x, last_y) = tiling.last();
     assert!(last_x + inputs.channels <= x.len() && last_y + blocks.channels <= y.len(), "a sweep stays inside its arrays");
-    let row = Layout::new::<T>(1, inputs.channels.next_multiple_of(job.kernels.lanes)).row;
-    let chunks = tiling.chunks::<T>(row, ROWS);
+    let chunks = tiling.chunks::<T>(kernels.lanes, ROWS);
     let count = blocks.count();
     let runs = PARTS.div_ceil(chunks.len()).min(count);
     scratch.threads.fit(team);
@@ -90,100 +87,129 @@ unsafe fn run_part<T: Real>(
 ) {
     let Job { kernels, packed, filter, slope, .. } = *job;
     let lanes = kernels.lanes;
-    let channels = packed.inputs.channels;
-    let planes = chunk.depth.len() + tiling.taps - 1;
-    let most = outputs_per_segment(1).max(outputs_per_segment(MAX_VECS));
-    // The last tile may reach beyond the rows.
-    let layout = Layout::new::<T>(planes * chunk.columns.len() + most, channels.next_multiple_of(lanes));
+    // Segments may reach beyond a line; what they read there is of no use.
+    let positions = chunk.line.len().next_multiple_of(LONG) + tiling.taps - 1;
+    let positions = if tiling.has_line() { positions } else { 1 };
+    let layout = Layout::new::<T>(chunk.columns.len() + LONG, positions, tiling.row::<T>(lanes));
     if buffers.id != id {
         buffers.id = id;
         buffers.inputs.resize(layout.len());
         // SAFETY: by this function's contract; there is room for all points.
-        unsafe {
-            let points = buffers.inputs.as_mut_slice().as_mut_ptr();
-            tiling.put_inputs(kernels, job.x, channels, chunk, layout, points);
-        }
+        unsafe { tiling.put_inputs(kernels, job.x, chunk, layout, buffers.inputs.as_mut_slice().as_mut_ptr()) }
     }
     buffers.zeros.resize(MAX_VECS * lanes);
     buffers.zeros.as_mut_slice().fill(T::ZERO);
     for block in blocks {
-        let width = block.vecs * lanes;
-        let per = outputs_per_segment(block.vecs);
-        let sums_layout = Layout::packed::<T>(chunk.rows().next_multiple_of(per), width);
-        buffers.sums.resize(sums_layout.len());
-        let weights = filter.block(block, lanes, tiling.taps * channels);
-        // SAFETY: rows and sums have room for whole tiles; the table holds kernels of an available instruction set.
-        unsafe { sum_points(job, tiling, chunk, block, weights, [layout, sums_layout], buffers) }
+        let products = Products::new(kernels, tiling, chunk, block, layout);
+        buffers.sums.resize(products.sums.len());
+        let weights = filter.block(block, lanes, tiling.taps * tiling.channels);
+        // SAFETY: there is room for whole segments of inputs and of sums.
+        unsafe { products.run(weights, buffers) }
         let start = (packed.start(block).as_ptr(), slope);
         let sums = buffers.sums.as_mut_slice().as_mut_ptr();
         let own = [block.first, block.existing(lanes)];
-        tiling.each_output(y.as_mut_ptr(), own, chunk, sums_layout, sums, start, |tiles| {
+        tiling.each_output(y.as_mut_ptr(), own, chunk, products.sums, sums, start, |tiles| {
             // SAFETY: by this function's contract; there are sums for all tiles.
             unsafe { (kernels.winograd.outputs)(tiles) }
         });
     }
 }
 
-/// Sums over input channels and taps along D at every point.
-///
-/// # Safety
-/// The buffers have room for the chunk's rows, rounded up to whole tiles.
-unsafe fn sum_points<T: Real>(
-    job: &Job<T>,
-    tiling: &Tiling,
-    chunk: &Chunk,
-    block: ChannelBlock,
-    weights: &[T],
-    [layout, sums_layout]: [Layout; 2],
-    buffers: &mut Buffers<T>,
-) {
-    let Job { kernels, packed, .. } = *job;
-    let (width, per) = (block.vecs * kernels.lanes, outputs_per_segment(block.vecs));
-    let Buffers { inputs, sums, zeros, reduction, planes, .. } = buffers;
-    let taps = Inputs { rows: tiling.taps, taps: 1, channels: packed.inputs.channels, dense_w: false };
-    planes.clear();
-    planes.extend((0..tiling.taps).map(|tap| tap * chunk.columns.len() * layout.row));
-    reduction.cut(&taps, planes, false, width * T::BYTES);
-    let by_segments = kernels.gather[block.vecs - 1];
-    let segments = chunk.rows().div_ceil(per);
-    let tiles = segments.div_ceil(by_segments.len());
-    let first_of = |tile: usize| tile * segments / tiles;
-    let point_weights = weights.len() / POINTS;
-    let mut tile = GatherTile {
-        x: [inputs.as_slice().as_ptr(); MAX_SEGS],
-        y: [std::ptr::null_mut(); MAX_SEGS],
-        from: [0; MAX_SEGS],
-        x_step: layout.row,
-        y_step: 0,
-        pieces: &[],
-        weights: std::ptr::null(),
-        start: std::ptr::null(),
-        sums: std::ptr::null_mut(),
-        last: false,
-        ahead: std::ptr::null(),
-        ahead_step: UNROLLED * width / tiles,
-        tail: kernels.lanes,
-        slope: T::ONE,
-        plain: true,
-    };
-    for point in 0..POINTS {
-        for slice in 0..reduction.slices.len() {
-            let span = reduction.span(slice);
-            let weights = &weights[point * point_weights + span.start * width..][..span.len() * width];
-            tile.pieces = &reduction.pieces[reduction.slices[slice].0.clone()];
-            tile.weights = weights.as_ptr();
-            tile.start = if slice == 0 { zeros.as_slice().as_ptr() } else { std::ptr::null() };
-            for t in 0..tiles {
-                // The weights that follow arrive in the second-level cache.
-                tile.ahead = weights.as_ptr().wrapping_add(weights.len() + t * weights.len() / tiles);
-                let members = first_of(t)..first_of(t + 1);
-                for (s, segment) in members.clone().enumerate() {
-                    tile.x[s] = inputs.as_slice()[point * layout.point + segment * per * layout.row..].as_ptr();
+/// The products of a chunk with the filters of a block, at every point: outputs in segments along lines, or along columns
+/// that are single tiles.
+struct Products<T: 'static> {
+    by_segments: &'static [GatherFn<T>],
+    /// Outputs of a segment.
+    per: usize,
+    /// Segments, in groups of adjoining outputs, and of each group.
+    segments: [usize; 2],
+    inputs: Layout,
+    /// Elements from one group of inputs to the next.
+    group_step: usize,
+    sums: Layout,
+    /// Weights of an element of the reduction, which has so many.
+    width: usize,
+    elements: usize,
+    /// Channels of a vector.
+    lanes: usize,
+}
+
+impl<T: Real> Products<T> {
+    fn new(kernels: &'static Kernels<T>, tiling: &Tiling, chunk: &Chunk, block: ChannelBlock, inputs: Layout) -> Self {
+        let (columns, line) = (chunk.columns.len(), chunk.line.len());
+        let (groups, outputs) = if tiling.has_line() { (columns, line) } else { (1, columns) };
+        let taps = by_taps(block.vecs, tiling.taps);
+        let (by_segments, per) = match (taps, outputs >= LONG) {
+            (true, true) => (kernels.taps_long, LONG),
+            (true, false) => (kernels.taps_single, 1),
+            _ => (kernels.gather[block.vecs - 1], outputs_per_segment(block.vecs)),
+        };
+        let of_group = outputs.div_ceil(per);
+        let channels = block.vecs * kernels.lanes;
+        let sums = if tiling.has_line() {
+            Layout::new::<T>(groups, of_group * per, channels)
+        } else {
+            Layout::new::<T>(of_group * per, 1, channels)
+        };
+        let (width, elements) = if taps {
+            (tiling.taps * channels, tiling.channels)
+        } else {
+            (channels, tiling.taps * tiling.channels)
+        };
+        let segments = [groups * of_group, of_group];
+        Products { by_segments, per, segments, inputs, group_step: inputs.column, sums, width, elements, lanes: kernels.lanes }
+    }
+
+    /// Sums at every point.
+    ///
+    /// # Safety
+    /// The buffers have room for whole segments; the kernels are those of an available instruction set.
+    unsafe fn run(&self, weights: &[T], buffers: &mut Buffers<T>) {
+        let Products { per, segments: [segments, of_group], width, elements, .. } = *self;
+        let Buffers { inputs, sums, zeros, .. } = buffers;
+        let inputs = inputs.as_slice().as_ptr();
+        let tiles = segments.div_ceil(self.by_segments.len());
+        let first_of = |tile: usize| tile * segments / tiles;
+        let slices = (elements * width * T::BYTES).div_ceil(SLICE_BYTES).max(1);
+        let mut tile = GatherTile {
+            x: [inputs; MAX_SEGS],
+            y: [std::ptr::null_mut(); MAX_SEGS],
+            from: [0; MAX_SEGS],
+            x_step: self.inputs.row,
+            y_step: 0,
+            pieces: &[],
+            weights: std::ptr::null(),
+            start: std::ptr::null(),
+            sums: std::ptr::null_mut(),
+            last: false,
+            ahead: std::ptr::null(),
+            ahead_step: UNROLLED * width / tiles,
+            tail: self.lanes,
+            slope: T::ONE,
+            plain: true,
+        };
+        for point in 0..POINTS {
+            for slice in 0..slices {
+                let (offset, end) = (slice * elements / slices, (slice + 1) * elements / slices);
+                let weights = &weights[(point * elements + offset) * width..][..(end - offset) * width];
+                let pieces = [Piece { offset, len: end - offset }];
+                tile.weights = weights.as_ptr();
+                tile.start = if slice == 0 { zeros.as_slice().as_ptr() } else { std::ptr::null() };
+                for t in 0..tiles {
+                    // The weights that follow arrive in the second-level cache.
+                    tile.ahead = weights.as_ptr().wrapping_add(weights.len() + t * weights.len() / tiles);
+                    let members = first_of(t)..first_of(t + 1);
+                    for (s, segment) in members.clone().enumerate() {
+                        let (group, i) = (segment / of_group, segment % of_group);
+                        let at = point * self.inputs.point + group * self.group_step + i * per * self.inputs.row;
+                        tile.x[s] = inputs.wrapping_add(at);
+                    }
+                    let at = point * self.sums.point + members.start * per * self.sums.row;
+                    tile.sums = sums.as_mut_slice()[at..].as_mut_ptr();
+                    let tile = GatherTile { pieces: &pieces, ..tile };
+                    // SAFETY: by this function's contract.
+                    unsafe { self.by_segments[members.len() - 1](&tile) }
                 }
-                let at = point * sums_layout.point + members.start * per * width;
-                tile.sums = sums.as_mut_slice()[at..].as_mut_ptr();
-                // SAFETY: by this function's contract.
-                unsafe { by_segments[members.len() - 1](&tile) }
             }
         }
     }

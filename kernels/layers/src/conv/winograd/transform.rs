@@ -6,21 +6,24 @@
 //! 1509.09308, section 4.1). Factors are halves and ones: small integers stay exact.
 
 use super::super::simd::Simd;
-use super::{OUT, POINTS, SIDE};
+use super::{OUT, SIDE, TAPS};
+use shardmark_tensor::Real;
 
-/// Tiles side by side along W. Rows and columns of their 4x4 inputs, or 2x2 outputs, that do not exist count as zeros and
-/// are neither read nor written; only a single tile has such.
+/// Tiles in a row. Rows and columns of their 4x4 inputs, or 2x2 outputs, that do not exist count as zeros and are neither
+/// read nor written; they are the same for all of the tiles.
 pub(in super::super) struct Tiles<T> {
     /// First channel of the first tile's first position, which may be one that does not exist.
     pub at: *mut T,
-    /// Elements from one position to the next along H and W.
+    /// Elements from one position of a tile to the next along both axes.
     pub step: [usize; 2],
-    /// First position that exists and first that does not any more, along H and W.
+    /// First position that exists and first that does not any more, along both axes.
     pub exist: [[usize; 2]; 2],
     /// Channels.
     pub channels: usize,
     /// Tiles.
     pub count: usize,
+    /// Elements from one tile to the next.
+    pub next: usize,
     /// First channel of the first tile's first point.
     pub points: *mut T,
     /// Elements from one point to the next.
@@ -39,7 +42,7 @@ impl<T> Tiles<T> {
         self.exist == [[0, side]; 2]
     }
 
-    /// Element of the position `[h, w]`.
+    /// Elements from the first position to `[h, w]`; the axes are H and W, or D and H.
     #[inline(always)]
     fn offset(&self, h: usize, w: usize) -> usize {
         h * self.step[0] + w * self.step[1]
@@ -75,7 +78,7 @@ unsafe fn gradients<S: Simd>([a, b]: [S::V; OUT]) -> [S::V; SIDE] {
 
 /// `G g` of a column.
 #[inline(always)]
-unsafe fn filter<S: Simd>([a, b, c]: [S::V; 3], half: S::V) -> [S::V; SIDE] {
+unsafe fn filter<S: Simd>([a, b, c]: [S::V; TAPS], half: S::V) -> [S::V; SIDE] {
     // SAFETY: the caller vouches for the CPU.
     unsafe {
         let (outer, inner) = (S::mul(S::add(a, c), half), S::mul(b, half));
@@ -85,18 +88,12 @@ unsafe fn filter<S: Simd>([a, b, c]: [S::V; 3], half: S::V) -> [S::V; SIDE] {
 
 /// `G^T u` of a column.
 #[inline(always)]
-unsafe fn filter_gradient<S: Simd>([a, b, c, d]: [S::V; SIDE], half: S::V) -> [S::V; 3] {
+unsafe fn filter_gradient<S: Simd>([a, b, c, d]: [S::V; SIDE], half: S::V) -> [S::V; TAPS] {
     // SAFETY: the caller vouches for the CPU.
     unsafe {
         let both = S::mul(S::add(b, c), half);
         [S::add(a, both), S::mul(S::sub(b, c), half), S::add(both, d)]
     }
-}
-
-/// Rows of columns to columns of rows.
-#[inline(always)]
-fn turned<V: Copy, const M: usize, const N: usize>(rows: [[V; N]; M]) -> [[V; M]; N] {
-    std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
 }
 
 /// Writes `B^T x B` of tiles of inputs; lanes beyond the last channel are zero.
@@ -105,60 +102,44 @@ fn turned<V: Copy, const M: usize, const N: usize>(rows: [[V; N]; M]) -> [[V; M]
 /// The CPU has S; positions that exist lie inside their array, and points have room for whole vectors.
 #[inline(always)]
 pub(in super::super) unsafe fn transform_inputs<S: Simd>(t: &Tiles<S::T>) {
+    let whole = t.whole(SIDE);
     // SAFETY: by this function's contract.
     unsafe {
-        if !t.whole(SIDE) {
-            return input_tiles::<S>(t, |h, w, c, n| {
-                if !t.exists(h, w) {
-                    return S::zero();
-                }
-                S::load_first(t.at.wrapping_add(t.offset(h, w) + c), n)
-            });
-        }
-        let rest = t.channels % S::LANES;
         for tile in 0..t.count {
-            let at = t.at.add(tile * OUT * t.step[1]);
+            let at = t.at.wrapping_add(tile * t.next);
             let points = t.points.add(tile * t.tile_step);
             let mut c = 0;
-            while c + S::LANES <= t.channels {
-                let x = at.add(c);
-                put_points::<S>(|h, w| S::load(x.add(t.offset(h, w))), points.add(c), t.point_step);
+            while c < t.channels {
+                let n = (t.channels - c).min(S::LANES);
+                let mut x = [[S::zero(); SIDE]; SIDE];
+                if whole && n == S::LANES {
+                    for h in 0..SIDE {
+                        for w in 0..SIDE {
+                            x[h][w] = S::load(at.add(t.offset(h, w) + c));
+                        }
+                    }
+                } else {
+                    for h in 0..SIDE {
+                        for w in 0..SIDE {
+                            if t.exists(h, w) {
+                                x[h][w] = S::load_first(at.wrapping_add(t.offset(h, w) + c), n);
+                            }
+                        }
+                    }
+                }
+                for w in 0..SIDE {
+                    let column = inputs::<S>([x[0][w], x[1][w], x[2][w], x[3][w]]);
+                    for h in 0..SIDE {
+                        x[h][w] = column[h];
+                    }
+                }
+                for h in 0..SIDE {
+                    let row = inputs::<S>(x[h]);
+                    for w in 0..SIDE {
+                        S::store(points.add(c + (h * SIDE + w) * t.point_step), row[w]);
+                    }
+                }
                 c += S::LANES;
-            }
-            if rest > 0 {
-                let x = at.add(c);
-                put_points::<S>(|h, w| S::load_first(x.add(t.offset(h, w)), rest), points.add(c), t.point_step);
-            }
-        }
-    }
-}
-
-/// The same of one tile whose inputs `load(h, w, channel, channels)` brings.
-///
-/// # Safety
-/// As for [`transform_inputs`].
-#[inline(always)]
-unsafe fn input_tiles<S: Simd>(t: &Tiles<S::T>, load: impl Fn(usize, usize, usize, usize) -> S::V) {
-    for c in (0..t.channels).step_by(S::LANES) {
-        let n = (t.channels - c).min(S::LANES);
-        // SAFETY: by this function's contract.
-        unsafe { put_points::<S>(|h, w| load(h, w, c, n), t.points.add(c), t.point_step) }
-    }
-}
-
-/// Writes the points of one vector of inputs.
-///
-/// # Safety
-/// As for [`transform_inputs`].
-#[inline(always)]
-unsafe fn put_points<S: Simd>(load: impl Fn(usize, usize) -> S::V, points: *mut S::T, step: usize) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        let columns: [[S::V; SIDE]; SIDE] =
-            std::array::from_fn(|w| inputs::<S>(std::array::from_fn(|h| load(h, w))));
-        for (h, row) in turned(columns).into_iter().enumerate() {
-            for (w, v) in inputs::<S>(row).into_iter().enumerate() {
-                S::store(points.add((h * SIDE + w) * step), v);
             }
         }
     }
@@ -170,22 +151,31 @@ unsafe fn put_points<S: Simd>(load: impl Fn(usize, usize) -> S::V, points: *mut 
 /// As for [`transform_inputs`].
 #[inline(always)]
 pub(in super::super) unsafe fn transform_outputs<S: Simd>(t: &Tiles<S::T>) {
+    let whole = t.whole(OUT);
     // SAFETY: by this function's contract.
     unsafe {
         let slope = S::splat(&t.slope);
-        let whole = t.whole(OUT);
         for tile in 0..t.count {
-            let at = t.at.wrapping_add(tile * OUT * t.step[1]);
-            for c in (0..t.channels).step_by(S::LANES) {
+            let at = t.at.wrapping_add(tile * t.next);
+            let mut c = 0;
+            while c < t.channels {
+                let n = (t.channels - c).min(S::LANES);
                 let points = t.points.add(tile * t.tile_step + c);
                 let start = S::load(t.start.add(c));
-                let columns: [[S::V; OUT]; SIDE] = std::array::from_fn(|w| {
-                    outputs::<S>(std::array::from_fn(|h| S::load(points.add((h * SIDE + w) * t.point_step))))
-                });
-                let n = (t.channels - c).min(S::LANES);
-                for (h, row) in turned(columns).into_iter().enumerate() {
-                    for (w, sum) in outputs::<S>(row).into_iter().enumerate() {
-                        let sum = S::add(start, sum);
+                let mut sums = [[S::zero(); SIDE]; OUT];
+                for w in 0..SIDE {
+                    let mut m = [S::zero(); SIDE];
+                    for h in 0..SIDE {
+                        m[h] = S::load(points.add((h * SIDE + w) * t.point_step));
+                    }
+                    let column = outputs::<S>(m);
+                    sums[0][w] = column[0];
+                    sums[1][w] = column[1];
+                }
+                for h in 0..OUT {
+                    let row = outputs::<S>(sums[h]);
+                    for w in 0..OUT {
+                        let sum = S::add(start, row[w]);
                         let y = S::max(sum, S::mul(sum, slope));
                         let to = at.wrapping_add(t.offset(h, w) + c);
                         if whole && n == S::LANES {
@@ -195,6 +185,7 @@ pub(in super::super) unsafe fn transform_outputs<S: Simd>(t: &Tiles<S::T>) {
                         }
                     }
                 }
+                c += S::LANES;
             }
         }
     }
@@ -206,67 +197,92 @@ pub(in super::super) unsafe fn transform_outputs<S: Simd>(t: &Tiles<S::T>) {
 /// As for [`transform_inputs`].
 #[inline(always)]
 pub(in super::super) unsafe fn transform_gradients<S: Simd>(t: &Tiles<S::T>) {
+    let whole = t.whole(OUT);
     // SAFETY: by this function's contract.
     unsafe {
-        let whole = t.whole(OUT);
         for tile in 0..t.count {
-            let at = t.at.wrapping_add(tile * OUT * t.step[1]);
-            for c in (0..t.channels).step_by(S::LANES) {
+            let at = t.at.wrapping_add(tile * t.next);
+            let mut c = 0;
+            while c < t.channels {
                 let n = (t.channels - c).min(S::LANES);
-                let load = |h: usize, w: usize| {
-                    let from = at.wrapping_add(t.offset(h, w) + c);
-                    match (whole && n == S::LANES, t.exists(h, w)) {
-                        (true, _) => S::load(from),
-                        (_, true) => S::load_first(from, n),
-                        _ => S::zero(),
-                    }
-                };
-                let columns: [[S::V; SIDE]; OUT] =
-                    std::array::from_fn(|w| gradients::<S>(std::array::from_fn(|h| load(h, w))));
                 let points = t.points.add(tile * t.tile_step + c);
-                for (h, row) in turned(columns).into_iter().enumerate() {
-                    for (w, v) in gradients::<S>(row).into_iter().enumerate() {
-                        S::store(points.add((h * SIDE + w) * t.point_step), v);
+                let mut rows = [[S::zero(); OUT]; SIDE];
+                for w in 0..OUT {
+                    let mut dy = [S::zero(); OUT];
+                    for h in 0..OUT {
+                        let from = at.wrapping_add(t.offset(h, w) + c);
+                        if whole && n == S::LANES {
+                            dy[h] = S::load(from);
+                        } else if t.exists(h, w) {
+                            dy[h] = S::load_first(from, n);
+                        }
+                    }
+                    let column = gradients::<S>(dy);
+                    for h in 0..SIDE {
+                        rows[h][w] = column[h];
                     }
                 }
+                for h in 0..SIDE {
+                    let row = gradients::<S>(rows[h]);
+                    for w in 0..SIDE {
+                        S::store(points.add((h * SIDE + w) * t.point_step), row[w]);
+                    }
+                }
+                c += S::LANES;
             }
         }
     }
 }
 
-/// Filters side by side: whole vectors.
+/// Filters in rows of adjoining ones.
 pub(in super::super) struct Filters<T> {
-    /// Their first tap.
+    /// The first tap of the first.
     pub taps: *mut T,
-    /// Elements from one tap to the next.
-    pub tap_step: usize,
-    /// Their first point.
+    /// Elements from one tap to the next, and from one row to the next there.
+    pub tap_steps: [usize; 2],
+    /// The first point of the first.
     pub points: *mut T,
-    /// Elements from one point to the next.
-    pub point_step: usize,
-    /// Elements from one set of points to the next, which is added; sets.
+    /// Elements from one point to the next, and from one row to the next there.
+    pub point_steps: [usize; 2],
+    /// Elements from one set of points to the next, which is added to it; sets.
     pub sets: [usize; 2],
-    /// Number of filters.
+    /// Filters of a row.
     pub len: usize,
+    /// Rows.
+    pub rows: usize,
 }
 
-/// Writes the points `G g G^T` of filters, a multiple of LANES.
+/// Writes the points `G g G^T` of filters, whose rows are whole vectors.
 ///
 /// # Safety
 /// The CPU has S; every position lies inside its array.
 #[inline(always)]
 pub(in super::super) unsafe fn transform_filters<S: Simd>(f: &Filters<S::T>) {
+    let ([tap_step, tap_row], [point_step, point_row]) = (f.tap_steps, f.point_steps);
     // SAFETY: by this function's contract.
     unsafe {
-        let half = S::splat(&<S::T as shardmark_tensor::Real>::from_f64(0.5));
-        for i in (0..f.len).step_by(S::LANES) {
-            let tap = |h: usize, w: usize| S::load(f.taps.add(i + (h * 3 + w) * f.tap_step));
-            let columns: [[S::V; SIDE]; 3] =
-                std::array::from_fn(|w| filter::<S>(std::array::from_fn(|h| tap(h, w)), half));
-            for (h, row) in turned(columns).into_iter().enumerate() {
-                for (w, v) in filter::<S>(row, half).into_iter().enumerate() {
-                    S::store(f.points.add(i + (h * SIDE + w) * f.point_step), v);
+        let half = S::splat(&<S::T as Real>::from_f64(0.5));
+        for row in 0..f.rows {
+            let mut i = 0;
+            while i < f.len {
+                let mut rows = [[S::zero(); TAPS]; SIDE];
+                for w in 0..TAPS {
+                    let mut g = [S::zero(); TAPS];
+                    for h in 0..TAPS {
+                        g[h] = S::load(f.taps.add(row * tap_row + i + (h * TAPS + w) * tap_step));
+                    }
+                    let column = filter::<S>(g, half);
+                    for h in 0..SIDE {
+                        rows[h][w] = column[h];
+                    }
                 }
+                for h in 0..SIDE {
+                    let points = filter::<S>(rows[h], half);
+                    for w in 0..SIDE {
+                        S::store(f.points.add(row * point_row + i + (h * SIDE + w) * point_step), points[w]);
+                    }
+                }
+                i += S::LANES;
             }
         }
     }
@@ -275,28 +291,41 @@ pub(in super::super) unsafe fn transform_filters<S: Simd>(f: &Filters<S::T>) {
 /// Writes the gradients `G^T u G` of filters, of which the points are the sums of all sets.
 ///
 /// # Safety
-/// As for [`transform_filters`]; sets have room for whole vectors.
+/// As for [`transform_filters`]; rows of points have room for whole vectors.
 #[inline(always)]
 pub(in super::super) unsafe fn transform_filter_gradients<S: Simd>(f: &Filters<S::T>) {
+    let ([tap_step, tap_row], [point_step, point_row], [set_step, sets]) = (f.tap_steps, f.point_steps, f.sets);
     // SAFETY: by this function's contract.
     unsafe {
-        let half = S::splat(&<S::T as shardmark_tensor::Real>::from_f64(0.5));
-        let [set_step, sets] = f.sets;
-        for i in (0..f.len).step_by(S::LANES) {
-            let mut points = [[S::zero(); SIDE]; SIDE];
-            for set in 0..sets {
-                for p in 0..POINTS {
-                    let v = S::load(f.points.add(set * set_step + p * f.point_step + i));
-                    let sum = &mut points[p % SIDE][p / SIDE];
-                    *sum = S::add(*sum, v);
+        let half = S::splat(&<S::T as Real>::from_f64(0.5));
+        for row in 0..f.rows {
+            let mut i = 0;
+            while i < f.len {
+                let mut u = [[S::zero(); SIDE]; SIDE];
+                for set in 0..sets {
+                    for h in 0..SIDE {
+                        for w in 0..SIDE {
+                            let point = (h * SIDE + w) * point_step;
+                            let from = f.points.add(set * set_step + point + row * point_row + i);
+                            u[h][w] = S::add(u[h][w], S::load(from));
+                        }
+                    }
                 }
-            }
-            let columns: [[S::V; 3]; SIDE] = std::array::from_fn(|w| filter_gradient::<S>(points[w], half));
-            let tail = (f.len - i).min(S::LANES);
-            for (h, row) in turned(columns).into_iter().enumerate() {
-                for (w, v) in filter_gradient::<S>(row, half).into_iter().enumerate() {
-                    S::store_first(f.taps.add(i + (h * 3 + w) * f.tap_step), v, tail);
+                let mut rows = [[S::zero(); SIDE]; TAPS];
+                for w in 0..SIDE {
+                    let column = filter_gradient::<S>([u[0][w], u[1][w], u[2][w], u[3][w]], half);
+                    for h in 0..TAPS {
+                        rows[h][w] = column[h];
+                    }
                 }
+                let tail = (f.len - i).min(S::LANES);
+                for h in 0..TAPS {
+                    let taps = filter_gradient::<S>(rows[h], half);
+                    for w in 0..TAPS {
+                        S::store_first(f.taps.add(row * tap_row + i + (h * TAPS + w) * tap_step), taps[w], tail);
+                    }
+                }
+                i += S::LANES;
             }
         }
     }
