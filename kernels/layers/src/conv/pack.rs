@@ -266,7 +266,13 @@ impl<T: Real> Packed<T> {
     }
 
     /// Copies the weights of some runs of inputs, one after the other.
-    pub fn copy(&self, block: ChannelBlock, runs: impl Iterator<Item = (usize, usize)>, weight: &[T], mut to: &mut [T]) {
+    pub fn copy(
+        &self,
+        block: ChannelBlock,
+        runs: impl Iterator<Item = (usize, usize)>,
+        weight: &[T],
+        mut to: &mut [T],
+    ) {
         let Packed { kernels, blocks: Blocks { channels, lanes }, inputs, .. } = *self;
         let (width, existing) = (block.vecs * lanes, block.existing(lanes));
         let taps = if inputs.by_taps(block.vecs) { TAPS } else { 1 };

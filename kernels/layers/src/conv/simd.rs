@@ -25,6 +25,12 @@ pub(super) trait Simd {
     unsafe fn load_first(p: *const Self::T, n: usize) -> Self::V;
     /// Writes all lanes to `p`, any alignment.
     unsafe fn store(p: *mut Self::T, v: Self::V);
+    /// Writes all lanes to `p` past the caches, if it starts at a vector's boundary; a fence must follow.
+    #[inline(always)]
+    unsafe fn stream(p: *mut Self::T, v: Self::V) {
+        // SAFETY: as for `store`.
+        unsafe { Self::store(p, v) }
+    }
     /// Writes the first `n <= LANES` lanes to `p`.
     unsafe fn store_first(p: *mut Self::T, v: Self::V, n: usize);
     /// `a * b + c`.
@@ -194,6 +200,12 @@ mod x86 {
             unsafe { _mm512_storeu_ps(p, v) }
         }
         #[inline(always)]
+        unsafe fn stream(p: *mut f32, v: __m512) {
+            unsafe {
+                if p.addr().is_multiple_of(size_of::<__m512>()) { _mm512_stream_ps(p, v) } else { Self::store(p, v) }
+            }
+        }
+        #[inline(always)]
         unsafe fn store_first(p: *mut f32, v: __m512, n: usize) {
             unsafe { _mm512_mask_storeu_ps(p, ((1u32 << n) - 1) as u16, v) }
         }
@@ -284,6 +296,12 @@ mod x86 {
         #[inline(always)]
         unsafe fn store(p: *mut f32, v: __m256) {
             unsafe { _mm256_storeu_ps(p, v) }
+        }
+        #[inline(always)]
+        unsafe fn stream(p: *mut f32, v: __m256) {
+            unsafe {
+                if p.addr().is_multiple_of(size_of::<__m256>()) { _mm256_stream_ps(p, v) } else { Self::store(p, v) }
+            }
         }
         #[inline(always)]
         unsafe fn store_first(p: *mut f32, v: __m256, n: usize) {

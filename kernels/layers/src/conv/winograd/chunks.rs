@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Bytes of the points of a chunk's inputs.
 const CACHED: usize = 1 << 20;
 /// Most outputs of a line that a chunk takes.
-const LINE: usize = 96;
+const LINE: usize = 64;
 /// Bytes of a line of the caches.
 const CACHE_LINE: usize = 64;
 
@@ -192,6 +192,7 @@ impl Tiling {
                     tile_step: layout.column,
                     start: std::ptr::null(),
                     slope: T::ONE,
+                    stream: false,
                 };
                 // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
                 unsafe { (kernels.winograd.inputs)(&tiles) }
@@ -208,7 +209,7 @@ impl Tiling {
         chunk: &Chunk,
         layout: Layout,
         points: *mut T,
-        (start, slope): (*const T, T),
+        (start, slope, stream): (*const T, T, bool),
         mut transform: impl FnMut(&Tiles<T>),
     ) {
         let step = self.steps[1];
@@ -232,6 +233,7 @@ impl Tiling {
                     tile_step,
                     start,
                     slope,
+                    stream,
                 });
             }
         });

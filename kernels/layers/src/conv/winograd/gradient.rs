@@ -16,7 +16,7 @@ use shardmark_tensor::Real;
 use std::ops::Range;
 
 /// Most tiles of a chunk: the gradients of a block at a point stay in the first-level cache.
-const ROWS: usize = 128;
+const ROWS: usize = 64;
 /// Parts that are enough for a team.
 const PARTS: usize = 8;
 /// Bytes of all groups' sums.
@@ -93,14 +93,7 @@ impl<T: Real> Problem<'_, T> {
     ///
     /// # Safety
     /// All inputs and outputs of the tiling lie inside `x` and `dy`; nobody else touches the sums of these blocks.
-    unsafe fn add_chunk(
-        &self,
-        chunk: &Chunk,
-        blocks: Range<usize>,
-        sums: *mut T,
-        add: bool,
-        buffers: &mut Buffers<T>,
-    ) {
+    unsafe fn add_chunk(&self, chunk: &Chunk, blocks: Range<usize>, sums: *mut T, add: bool, buffers: &mut Buffers<T>) {
         let Problem { kernels, tiling, .. } = *self;
         let (columns, line) = (chunk.columns.len(), chunk.line.len());
         let layout = Layout::new::<T>(columns, line + tiling.taps - 1, tiling.row::<T>(kernels.lanes));
@@ -121,7 +114,7 @@ impl<T: Real> Problem<'_, T> {
             gradients.resize(dy_layout.len());
             let points = gradients.as_mut_slice().as_mut_ptr();
             let dy = self.dy.as_ptr().cast_mut();
-            tiling.each_output(dy, own, chunk, dy_layout, points, (std::ptr::null(), T::ONE), |tiles| {
+            tiling.each_output(dy, own, chunk, dy_layout, points, (std::ptr::null(), T::ONE, false), |tiles| {
                 // SAFETY: by this function's contract, and gradients are only read; there is room for all points.
                 unsafe { (kernels.winograd.gradients)(tiles) }
             });

@@ -27,7 +27,8 @@ pub(super) use filter::Filter;
 pub(super) use gradient::{Gradient, sum};
 pub(super) use product::{Job, Scratch, multiply};
 pub(super) use transform::{
-    Filters, Tiles, transform_filter_gradients, transform_filters, transform_gradients, transform_inputs, transform_outputs,
+    Filters, Tiles, transform_filter_gradients, transform_filters, transform_gradients, transform_inputs,
+    transform_outputs,
 };
 
 use super::Conv;

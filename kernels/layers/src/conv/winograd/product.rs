@@ -8,6 +8,7 @@ use super::super::sweep::Sweep;
 use super::super::tile::{GatherTile, LONG, MAX_SEGS, Piece, UNROLLED};
 use super::chunks::{Chunk, Layout, Tiling};
 use super::{Axes, Filter, POINTS, TAPS, by_taps};
+use crate::store::{fence, is_streamed};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
@@ -54,7 +55,10 @@ pub(in super::super) fn multiply<T: Real>(job: &Job<T>, y: &mut [T], team: &Team
     let (blocks, inputs) = (packed.blocks, packed.inputs);
     let tiling = Tiling::new(axes, &sweep, first, [inputs.rows * inputs.taps / (TAPS * TAPS), inputs.channels]);
     let (last_x, last_y) = tiling.last();
-    assert!(last_x + inputs.channels <= x.len() && last_y + blocks.channels <= y.len(), "a sweep stays inside its arrays");
+    assert!(
+        last_x + inputs.channels <= x.len() && last_y + blocks.channels <= y.len(),
+        "a sweep stays inside its arrays"
+    );
     let chunks = tiling.chunks::<T>(kernels.lanes, ROWS);
     let count = blocks.count();
     let runs = PARTS.div_ceil(chunks.len()).min(count);
@@ -97,6 +101,7 @@ unsafe fn run_part<T: Real>(
         // SAFETY: by this function's contract; there is room for all points.
         unsafe { tiling.put_inputs(kernels, job.x, chunk, layout, buffers.inputs.as_mut_slice().as_mut_ptr()) }
     }
+    let stream = is_streamed::<T>(y.len());
     buffers.zeros.resize(MAX_VECS * lanes);
     buffers.zeros.as_mut_slice().fill(T::ZERO);
     for block in blocks {
@@ -105,13 +110,16 @@ unsafe fn run_part<T: Real>(
         let weights = filter.block(block, lanes, tiling.taps * tiling.channels);
         // SAFETY: there is room for whole segments of inputs and of sums.
         unsafe { products.run(weights, buffers) }
-        let start = (packed.start(block).as_ptr(), slope);
+        let start = (packed.start(block).as_ptr(), slope, stream);
         let sums = buffers.sums.as_mut_slice().as_mut_ptr();
         let own = [block.first, block.existing(lanes)];
         tiling.each_output(y.as_mut_ptr(), own, chunk, products.sums, sums, start, |tiles| {
             // SAFETY: by this function's contract; there are sums for all tiles.
             unsafe { (kernels.winograd.outputs)(tiles) }
         });
+    }
+    if stream {
+        fence();
     }
 }
 
@@ -151,13 +159,20 @@ impl<T: Real> Products<T> {
         } else {
             Layout::new::<T>(of_group * per, 1, channels)
         };
-        let (width, elements) = if taps {
-            (tiling.taps * channels, tiling.channels)
-        } else {
-            (channels, tiling.taps * tiling.channels)
-        };
+        let (width, elements) =
+            if taps { (tiling.taps * channels, tiling.channels) } else { (channels, tiling.taps * tiling.channels) };
         let segments = [groups * of_group, of_group];
-        Products { by_segments, per, segments, inputs, group_step: inputs.column, sums, width, elements, lanes: kernels.lanes }
+        Products {
+            by_segments,
+            per,
+            segments,
+            inputs,
+            group_step: inputs.column,
+            sums,
+            width,
+            elements,
+            lanes: kernels.lanes,
+        }
     }
 
     /// Sums at every point.

@@ -34,6 +34,8 @@ pub(in super::super) struct Tiles<T> {
     pub start: *const T,
     /// Outputs below zero are multiplied by it; at most 1.
     pub slope: T,
+    /// Whether outputs are stored past the caches; a fence must follow.
+    pub stream: bool,
 }
 
 impl<T> Tiles<T> {
@@ -179,7 +181,7 @@ pub(in super::super) unsafe fn transform_outputs<S: Simd>(t: &Tiles<S::T>) {
                         let y = S::max(sum, S::mul(sum, slope));
                         let to = at.wrapping_add(t.offset(h, w) + c);
                         if whole && n == S::LANES {
-                            S::store(to, y);
+                            if t.stream { S::stream(to, y) } else { S::store(to, y) }
                         } else if t.exists(h, w) {
                             S::store_first(to, y, n);
                         }
