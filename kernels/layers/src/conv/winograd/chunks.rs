@@ -68,11 +68,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For so many columns, positions of each, and channels.
+    /// For so many columns, positions of each, and elements of a position. The last vector of a column may reach beyond it,
+    /// by less than a line of the caches.
     pub fn new<T: Real>(columns: usize, positions: usize, row: usize) -> Self {
         let line = CACHE_LINE / T::BYTES;
         let column = positions * row;
-        Layout { row, column, point: ((columns * column).div_ceil(line) | 1) * line }
+        Layout { row, column, point: ((columns * column).div_ceil(line) + 1 | 1) * line }
     }
 
     /// Elements of all points, and some more that may be read beyond them.
