@@ -76,7 +76,7 @@ impl LayerPlan {
         let (x, mut y) = (self.own_x(grid, at), self.own_y(grid, at));
         for (window, dim) in self.windows.iter().zip(SPATIAL) {
             let inside = window.interior(beyond_edges(x.span(dim), self.x[dim as usize]));
-            y = y.with(dim, y.span(dim).intersect(inside));
+            y = y.with(dim, in_pairs(y.span(dim).intersect(inside), y.span(dim)));
         }
         y
     }
@@ -86,10 +86,19 @@ impl LayerPlan {
         let (mut x, y) = (self.own_x(grid, at), self.own_y(grid, at));
         for (window, dim) in self.windows.iter().zip(SPATIAL) {
             let inside = window.interior_inputs(beyond_edges(y.span(dim), self.y[dim as usize]));
-            x = x.with(dim, x.span(dim).intersect(inside));
+            x = x.with(dim, in_pairs(x.span(dim).intersect(inside), x.span(dim)));
         }
         x
     }
+}
+
+/// The pairs of neighbours from an even position on that lie inside `interior`; ends that are those of `own` stay. Kernels
+/// compute such pairs, and a box that cuts through one costs as much as with all of it.
+fn in_pairs(interior: Span, own: Span) -> Span {
+    let up = |i: i64| i + i.rem_euclid(2);
+    let lo = if interior.lo == own.lo { interior.lo } else { up(interior.lo) };
+    let hi = if interior.hi == own.hi { interior.hi } else { up(interior.hi - 1) };
+    if lo < hi { Span { lo, hi } } else { Span { lo: interior.lo, hi: interior.lo } }
 }
 
 /// Beyond the edges of a tensor nobody has to be asked: the span reaches out to where windows may look.

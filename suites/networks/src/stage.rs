@@ -54,13 +54,18 @@ impl Boxes {
     }
 }
 
-/// A box cut along its longest dimension of N, D and H.
+/// A box cut along its longest dimension of N, D and H, between pairs of neighbours from an even position on: kernels compute
+/// such pairs.
 fn slabs(whole: Region, flops: u64) -> Vec<Region> {
     let dim = [Dim::N, Dim::D, Dim::H].into_iter().rev().max_by_key(|&dim| whole.span(dim).len()).unwrap_or(Dim::D);
     let span = whole.span(dim);
     let count = (flops / FLOPS_BETWEEN_LOOKS).clamp(1, span.len().max(1) as u64) as usize;
-    let cut = |i: usize| span.lo + (i * span.len() / count) as i64;
-    (0..count).map(|i| whole.with(dim, Span::new(cut(i), cut(i + 1)))).collect()
+    let cut = |i: usize| match span.lo + (i * span.len() / count) as i64 {
+        at if dim != Dim::N && 0 < i && i < count => at + at.rem_euclid(2),
+        at => at,
+    };
+    let boxes = (0..count).map(|i| whole.with(dim, Span::new(cut(i), cut(i + 1))));
+    boxes.filter(|part| count == 1 || !part.is_empty()).collect()
 }
 
 /// One layer on one rank.
