@@ -4,7 +4,7 @@
 use crate::clock::lap;
 use crate::error::TrainError;
 use crate::exchange::{Arrival, Pending, finish, post};
-use crate::stage::{Boxes, Stage};
+use crate::stage::Stage;
 use crate::trainer::Trainer;
 use shardmark_layers::Float;
 use shardmark_partition::Region;
@@ -81,19 +81,7 @@ impl<T: Float> Trainer<'_, T> {
     ) -> Result<Block<T>, TrainError> {
         // Scattering layers write all of it, gathering ones all that is owned.
         let mut dx = self.pool.stale(stage.dx_block);
-        let Boxes { first, rest } = &stage.inputs;
-        for (n, part) in first.iter().enumerate() {
-            if n > 0 {
-                self.look()?;
-            }
-            self.run_backward(i, dy, &mut dx, part)?;
-        }
-        if let Some(pending) = pending {
-            finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.clock.phases)?;
-        }
-        for side in rest {
-            self.run_backward(i, dy, &mut dx, side)?;
-        }
+        self.sweep(&stage.inputs, dy, pending, |trainer, dy, part| trainer.run_backward(i, dy, &mut dx, part))?;
         if let Some(scatter) = &stage.scatter {
             let pending = post(self.comm, scatter, &dx, &mut self.clock.phases)?;
             finish(self.comm, pending, &mut dx, Arrival::Add, &mut self.clock.phases)?;

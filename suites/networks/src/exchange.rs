@@ -21,6 +21,12 @@ impl Pending {
     pub fn receives(&self) -> bool {
         !self.recvs.is_empty()
     }
+
+    /// Whether nothing is to be waited for any more. What fails shows when it is waited for.
+    pub fn is_there(&self, comm: &dyn Comm) -> bool {
+        let mut requests = self.recvs.iter().map(|(_, request)| request).chain(&self.sends);
+        requests.all(|request| comm.test(request).unwrap_or(true))
+    }
 }
 
 /// Posts the receives, packs boxes of `source` and sends them.

@@ -1,9 +1,9 @@
-//! The forward pass of a rank: post halos, compute the interior, wait, compute the sides.
+//! The forward pass of a rank: post halos, compute what needs none, and the rest when they are there.
 
 use crate::clock::lap;
 use crate::error::TrainError;
 use crate::exchange::{Arrival, finish, post};
-use crate::stage::{Boxes, Route, Stage};
+use crate::stage::{Route, Stage};
 use crate::trainer::Trainer;
 use shardmark_layers::Float;
 use shardmark_partition::Region;
@@ -65,19 +65,7 @@ impl<T: Float> Trainer<'_, T> {
             Some(halo) => Some(post(self.comm, halo, x, &mut self.clock.phases)?),
             None => None,
         };
-        let Boxes { first, rest } = &stage.outputs;
-        for (n, part) in first.iter().enumerate() {
-            if n > 0 {
-                self.look()?;
-            }
-            self.run_forward(i, x, &mut y, part)?;
-        }
-        if let Some(pending) = pending {
-            finish(self.comm, pending, x, Arrival::Overwrite, &mut self.clock.phases)?;
-        }
-        for side in rest {
-            self.run_forward(i, x, &mut y, side)?;
-        }
+        self.sweep(&stage.outputs, x, pending, |trainer, x, part| trainer.run_forward(i, x, &mut y, part))?;
         Ok(y)
     }
 

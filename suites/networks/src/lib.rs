@@ -6,6 +6,7 @@
 
 mod accounting;
 mod backward;
+mod boxes;
 mod bucket;
 mod clock;
 mod cosmoflow;

@@ -1,9 +1,10 @@
 //! What one rank does for each layer: boxes, blocks and messages, worked out once, so that a step plans nothing.
 
+use crate::boxes::{self, Boxes};
 use crate::plan::{LayerPlan, NetPlan};
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::{Float, Layer, Op};
-use shardmark_partition::{Coords, Dim, Grid, Region, Span, Transfer, Window};
+use shardmark_partition::{Coords, Grid, Region, Transfer, Window};
 
 /// A transfer as one rank sees it.
 pub(crate) struct Route {
@@ -27,45 +28,6 @@ impl Route {
             local: transfer.local(grid, at),
         }
     }
-}
-
-/// Boxes of a pass around the arrival of a halo.
-pub(crate) struct Boxes {
-    /// Computed first, with a look at the messages under way between two of them. One that is empty, unless something
-    /// follows: a layer may hold collectives.
-    pub first: Vec<Region>,
-    /// Computed once the halo is there.
-    pub rest: Vec<Region>,
-}
-
-/// Floating-point operations between two looks at the messages under way: some milliseconds. An MPI library moves long
-/// messages, and any communicator the pieces of a reduction, only while it is called.
-const FLOPS_BETWEEN_LOOKS: u64 = 500_000_000;
-
-impl Boxes {
-    /// `flops` of computing all that is owned; zero where it cannot be cut or nobody else is there.
-    fn new(own: Region, interior: Region, receives: bool, flops: u64) -> Self {
-        if receives {
-            let first = if interior.is_empty() { Vec::new() } else { slabs(interior, flops) };
-            Boxes { first, rest: own.minus(&interior) }
-        } else {
-            Boxes { first: slabs(own, flops), rest: Vec::new() }
-        }
-    }
-}
-
-/// A box cut along its longest dimension of N, D and H, between pairs of neighbours from an even position on: kernels compute
-/// such pairs.
-fn slabs(whole: Region, flops: u64) -> Vec<Region> {
-    let dim = [Dim::N, Dim::D, Dim::H].into_iter().rev().max_by_key(|&dim| whole.span(dim).len()).unwrap_or(Dim::D);
-    let span = whole.span(dim);
-    let count = (flops / FLOPS_BETWEEN_LOOKS).clamp(1, span.len().max(1) as u64) as usize;
-    let cut = |i: usize| match span.lo + (i * span.len() / count) as i64 {
-        at if dim != Dim::N && 0 < i && i < count => at + at.rem_euclid(2),
-        at => at,
-    };
-    let boxes = (0..count).map(|i| whole.with(dim, Span::new(cut(i), cut(i + 1))));
-    boxes.filter(|part| count == 1 || !part.is_empty()).collect()
 }
 
 /// One layer on one rank.
@@ -118,14 +80,15 @@ impl Stage {
         let (own_y, own_x) = (lp.own_y(grid, at), lp.own_x(grid, at));
         // Layers with windows compute any sub-box, to the same bits.
         let cut = grid.size() > 1 && lp.windows != [Window::POINT; 3];
-        let flops = |flops: u64| if cut { flops } else { 0 };
-        let (forward, backward) =
-            (flops(op.forward_flops(own_y.len() as u64)), flops(op.backward_data_flops(own_x.len() as u64)));
-        let outputs = Boxes::new(own_y, lp.interior_y(grid, at), receives(&halo), forward);
+        let elements = (own_x.len() + own_y.len()) as u64;
+        let pieces = |flops: u64| if cut { boxes::pieces(flops, elements) } else { 1 };
+        let forward = pieces(op.forward_flops(own_y.len() as u64));
+        let backward = pieces(op.backward_data_flops(own_x.len() as u64));
+        let outputs = Boxes::new(own_y, receives(&halo).then(|| lp.interior_y(grid, at)), forward);
         let inputs = if lp.scatter.is_some() {
-            Boxes::new(own_y, Region::default(), false, 0)
+            Boxes::new(own_y, None, 1)
         } else {
-            Boxes::new(own_x, lp.interior_x(grid, at), receives(&grad_halo), backward)
+            Boxes::new(own_x, receives(&grad_halo).then(|| lp.interior_x(grid, at)), backward)
         };
         Stage {
             own_y: lp.own_y(grid, at),
