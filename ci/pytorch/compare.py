@@ -163,7 +163,8 @@ def header(a):
         version = server.ask("version")
     text = [f"PyTorch {version} in its better memory format, {processor()}, {a.pairs} rounds in turn",
             "ratio: PyTorch's median time to shardmark's, with its 95 % interval over the rounds; % of peak: of the "
-            "multiply-add peak (GFLOP) or of the memory's bandwidth (GB)"]
+            "multiply-add peak (GFLOP) or of the memory's bandwidth (GB); convolutions over tiles need fewer multiply-adds "
+            "than the definition, by which all are counted: up to 225 % are possible"]
     if (os.cpu_count() or 1) < max(a.threads):
         text.append(f"more threads than the {os.cpu_count()} processors: do not believe those rows")
     return text

@@ -2,7 +2,7 @@
 
 use crate::Op;
 use crate::activation::LeakyRelu;
-use crate::conv::Conv;
+use crate::conv::{Algorithm, Conv};
 use crate::dense::Dense;
 use crate::norm::BatchNorm;
 use crate::pool::{Pool, PoolMode};
@@ -15,7 +15,7 @@ impl Op {
     pub fn of_line(line: &LayerLine) -> Option<Op> {
         let (c, k, windows) = (line.x[4], line.k, line.windows);
         Some(match line.kind {
-            Kind::Conv => Op::Conv(Conv { c, k, windows, bias: false }),
+            Kind::Conv => Op::Conv(Conv { c, k, windows, bias: false, algorithm: Algorithm::Auto }),
             Kind::ConvTranspose => return None,
             Kind::Dense => Op::Dense(Dense { c, k, bias: true, bias_init: 0.0 }),
             Kind::PoolAverage => Op::Pool(Pool { mode: PoolMode::Average, windows }),

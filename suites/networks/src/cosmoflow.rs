@@ -3,7 +3,7 @@
 use crate::graph::{Graph, GraphError, Node};
 use shardmark_layers::Op;
 use shardmark_layers::activation::{LeakyRelu, Tanh};
-use shardmark_layers::conv::Conv;
+use shardmark_layers::conv::{Algorithm, Conv};
 use shardmark_layers::dense::{Dense, Flatten};
 use shardmark_layers::dropout::Dropout;
 use shardmark_layers::norm::BatchNorm;
@@ -118,7 +118,7 @@ impl Cosmoflow {
         let mut c = self.channels;
         let same = Window { kernel: 2, stride: 1, pad: 0, pad_after: 1 };
         for (i, k) in (1..).zip([32, 64, 128, 256, 512]) {
-            self.block(&mut nodes, i, Conv { c, k, windows: [same; 3], bias: true }, 0.3);
+            self.block(&mut nodes, i, Conv { c, k, windows: [same; 3], bias: true, algorithm: Algorithm::Auto }, 0.3);
             let pool = Pool { mode: PoolMode::Max, windows: [Window::new(2, 2, 0); 3] };
             nodes.push(node(format!("pool{i}"), Op::Pool(pool)));
             c = k;

@@ -1,5 +1,6 @@
 //! A network as a chain of named layers with shapes, and where its spatial splitting ends.
 
+use shardmark_layers::conv::Algorithm;
 use shardmark_layers::{Op, ParamSpec, SpecError};
 use shardmark_partition::Shape;
 
@@ -97,6 +98,16 @@ impl Graph {
         let name = op.kind().to_string();
         let graph = Graph::chain(&name, shape, vec![Node { name: name.clone(), op }], None)?;
         Ok(Graph { lone: Some(Lone { input_gradient }), ..graph })
+    }
+
+    /// The same with every convolution computed so.
+    pub fn with_convolutions(mut self, algorithm: Algorithm) -> Self {
+        for node in &mut self.nodes {
+            if let Op::Conv(conv) = &mut node.op {
+                conv.algorithm = algorithm;
+            }
+        }
+        self
     }
 
     /// Shape of the input.

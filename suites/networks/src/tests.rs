@@ -5,7 +5,7 @@ use shardmark_comm::{Comm, Counted, Counts, solo, threads};
 use shardmark_host::SOLO;
 use shardmark_layers::Op;
 use shardmark_layers::activation::{LeakyRelu, Tanh};
-use shardmark_layers::conv::Conv;
+use shardmark_layers::conv::{Algorithm, Conv};
 use shardmark_layers::dense::{Dense, Flatten};
 use shardmark_layers::dropout::Dropout;
 use shardmark_layers::loss::Loss;
@@ -30,7 +30,7 @@ fn narrow(variant: Variant, volume: [usize; 3], batch: usize, norm: Option<AxisS
                 Pool { mode: PoolMode::Average, windows: [Window::new(3, 2, 1); 3] },
             ),
             Variant::MlPerf => (
-                Conv { c, k, windows: [same; 3], bias: true },
+                Conv { c, k, windows: [same; 3], bias: true, algorithm: Algorithm::Auto },
                 Pool { mode: PoolMode::Max, windows: [Window::new(2, 2, 0); 3] },
             ),
         };

@@ -12,8 +12,8 @@ use shardmark_problem::{Kind, LayerLine, MOST_ELEMENTS, too_many};
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
 use crate::value::{
-    Axis, Bytes, Check, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail, Transform,
-    Transport, Value, Volume, Workload,
+    Axis, Bytes, Check, Conv, Detail, Element, Grid, Init, Input, Loss, Mode, Net, Norm, Optimizer, Setting, Tail,
+    Transform, Transport, Value, Volume, Workload,
 };
 
 /// One run of one configuration; each field is documented in [`KEYS`] under its own name.
@@ -51,6 +51,7 @@ pub struct Case {
     pub input: Input,
     pub transform: Transform,
     pub tail: Tail,
+    pub conv: Conv,
     pub seed: u64,
     pub check: Check,
     pub detail: Detail,
@@ -94,6 +95,7 @@ impl Default for Case {
             input: Input::Synthetic,
             transform: Transform::None,
             tail: Tail::Auto,
+            conv: Conv::Auto,
             seed: 1,
             check: Check::Quick,
             detail: Detail::All,

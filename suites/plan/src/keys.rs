@@ -92,6 +92,12 @@ pub const KEYS: &[Key] = &[
         "auto | flatten | a layer's name",
         "the layer from which on samples are not split in space; auto: the published one"
     ),
+    key!(
+        conv,
+        false,
+        "auto | direct",
+        "how convolutions are computed; auto: over tiles, with fewer products (Winograd), where that is faster"
+    ),
     key!(seed, true, "a number", "seed of weights, dropout and synthetic input"),
     key!(check, true, "none | quick | full", "how much is compared with the serial run before timing"),
     key!(detail, false, "all | extremes | none", "ranks whose per-layer times are stored"),

@@ -174,6 +174,13 @@ words! {
         /// Uniform with limit sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
         Glorot = "glorot",
     }
+    /// How convolutions are computed.
+    Conv {
+        /// Over tiles (Winograd 1980) where that takes less time, else directly.
+        Auto = "auto",
+        /// Every product of the definition.
+        Direct = "direct",
+    }
     /// What is done to the input after reading.
     Transform {
         /// Nothing.
@@ -227,10 +234,11 @@ pub enum Workload {
 impl Workload {
     /// Whether a key says nothing about it.
     pub fn ignores(&self, key: &str) -> bool {
-        let network = ["net", "norm", "optimizer", "loss", "init", "dropout", "tail", "transform"];
+        let network = ["net", "norm", "conv", "optimizer", "loss", "init", "dropout", "tail", "transform"];
         match self {
             Workload::Cosmoflow => key == "bytes",
             Workload::Layer(line) if key == "norm" => !line.starts_with("batch_norm"),
+            Workload::Layer(line) if key == "conv" => !line.starts_with("conv"),
             Workload::Layer(_) => ["bytes", "width", "channels"].contains(&key) || network.contains(&key),
             Workload::Allreduce => ["width", "channels", "batch"].contains(&key) || network.contains(&key),
             Workload::Halo => key == "bytes" || network.contains(&key),

@@ -4,6 +4,7 @@ use crate::bare::Bare;
 use crate::error::RankError;
 use shardmark_comm::{Comm, CommError, CommExt};
 use shardmark_host::Team;
+use shardmark_layers::conv::Algorithm;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
@@ -39,14 +40,18 @@ pub fn cosmoflow(case: &Case) -> Cosmoflow {
 /// # Errors
 /// When the network does not fit the volume or there is neither.
 pub fn graph(case: &Case) -> Result<Graph, RankError> {
-    match case.layer()? {
-        Some(line) => lone_layer(&line, case.norm),
-        None if case.workload == Workload::Cosmoflow => Ok(cosmoflow(case).graph()?),
+    let graph = match case.layer()? {
+        Some(line) => lone_layer(&line, case.norm)?,
+        None if case.workload == Workload::Cosmoflow => cosmoflow(case).graph()?,
         None => {
             let text = format!("workload: expected a network or a layer, got {}; name another", case.workload.print());
-            Err(RankError::Other(text))
+            return Err(RankError::Other(text));
         }
-    }
+    };
+    Ok(graph.with_convolutions(match case.conv {
+        value::Conv::Auto => Algorithm::Auto,
+        value::Conv::Direct => Algorithm::Direct,
+    }))
 }
 
 /// The layer of a line; batch norm's statistics cover all ranks unless the case says otherwise.

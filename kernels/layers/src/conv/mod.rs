@@ -46,18 +46,30 @@ pub struct Conv {
     pub windows: [Window; 3],
     /// Whether a bias is added.
     pub bias: bool,
+    /// How it is computed.
+    pub algorithm: Algorithm,
+}
+
+/// How a convolution is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Over tiles, with fewer products (`winograd`), where that is faster.
+    #[default]
+    Auto,
+    /// Every product of the definition.
+    Direct,
 }
 
 impl Conv {
     /// A 3-D convolution with the same window along D, H and W and equal padding on both sides.
     pub fn cube(c: usize, k: usize, kernel: usize, stride: usize, pad: usize, bias: bool) -> Self {
-        Conv { c, k, windows: [Window::new(kernel, stride, pad); 3], bias }
+        Conv { c, k, windows: [Window::new(kernel, stride, pad); 3], bias, algorithm: Algorithm::Auto }
     }
 
     /// A 2-D convolution (D = 1) with the same window along H and W and equal padding on both sides.
     pub fn image(c: usize, k: usize, kernel: usize, stride: usize, pad: usize, bias: bool) -> Self {
         let window = Window::new(kernel, stride, pad);
-        Conv { c, k, windows: [Window::POINT, window, window], bias }
+        Conv { c, k, windows: [Window::POINT, window, window], bias, algorithm: Algorithm::Auto }
     }
 
     /// Taps of the filter.

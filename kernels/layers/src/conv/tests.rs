@@ -4,7 +4,7 @@
 mod bits;
 
 use super::local::{BiasScratch, backward_bias};
-use super::{Conv, ConvLayer, ConvTranspose, ISAS, Isa, Local, TransposedLocal, reference};
+use super::{Algorithm, Conv, ConvLayer, ConvTranspose, ISAS, Isa, Local, TransposedLocal, reference};
 use crate::{Float, Layer};
 use shardmark_host::{SOLO, Team};
 use shardmark_partition::{Region, SPATIAL, Shape, Span, Window};
@@ -139,7 +139,7 @@ fn isas() -> impl Iterator<Item = Isa> {
 /// Kernels, strides and paddings; channels with tails; extents of 1, odd and even.
 fn cases() -> Vec<(Conv, usize, [usize; 3])> {
     let w = |kernel, stride, pad, pad_after| Window { kernel, stride, pad, pad_after };
-    let conv = |c, k, windows, bias| Conv { c, k, windows, bias };
+    let conv = |c, k, windows, bias| Conv { c, k, windows, bias, algorithm: Algorithm::Auto };
     vec![
         (Conv::cube(1, 1, 1, 1, 0, false), 1, [1, 1, 1]),
         (Conv::cube(4, 16, 3, 1, 1, false), 1, [4, 5, 9]),
@@ -209,6 +209,25 @@ fn small_integers_are_exact_on_every_instruction_set() {
             assert_eq!(run::<f32>(&problem, isa), expected, "{isa}: {conv:?} over {n} x {extents:?}");
         }
         assert_eq!(run::<f64>(&problem, Isa::Portable), expected, "f64: {conv:?} over {n} x {extents:?}");
+    }
+}
+
+#[test]
+fn products_of_the_definition_can_be_asked_for() {
+    for (conv, n, extents) in cases() {
+        let direct = Problem::integers(&Conv { algorithm: Algorithm::Direct, ..conv.clone() }, n, extents);
+        let expected = expected(&direct);
+        assert_eq!(run::<f32>(&direct, Isa::selected()), expected, "{conv:?} over {n} x {extents:?}");
+    }
+    // Where both are possible they differ, by rounding alone.
+    let conv = Conv::cube(16, 16, 3, 1, 1, false);
+    let value = |stream, i| rng::uniform(5, stream, i) - 0.5;
+    let tiles = run::<f32>(&Problem::new(&conv, 1, [8, 8, 8], value), Isa::selected());
+    let conv = Conv { algorithm: Algorithm::Direct, ..conv };
+    let direct = run::<f32>(&Problem::new(&conv, 1, [8, 8, 8], value), Isa::selected());
+    for (tiles, direct) in tiles.iter().zip(&direct).take(3) {
+        assert_ne!(tiles, direct);
+        assert!(tiles.iter().zip(direct).all(|(a, b)| (a - b).abs() < 1e-4));
     }
 }
 
@@ -286,8 +305,8 @@ fn rounding_stays_within_the_bound_of_a_sum() {
 
 #[test]
 fn gradients_match_finite_differences() {
-    let conv =
-        Conv { c: 2, k: 3, windows: [Window::new(2, 1, 1), Window::new(3, 2, 1), Window::new(3, 1, 0)], bias: true };
+    let windows = [Window::new(2, 1, 1), Window::new(3, 2, 1), Window::new(3, 1, 0)];
+    let conv = Conv { c: 2, k: 3, windows, bias: true, algorithm: Algorithm::Auto };
     let problem = Problem::new(&conv, 1, [3, 5, 4], |stream, i| rng::uniform(9, stream, i) - 0.5);
     // The loss is the sum of y * dy.
     let loss = |x: &[f64], weight: &[f64], bias: &[f64]| -> f64 {

@@ -6,7 +6,7 @@
 //! The adjoint is a convolution with K channels in and C out: its data gradient is the forward pass here, its forward
 //! pass the data gradient, and in its weight gradient x and dy change places.
 
-use super::{Conv, Isa, Local};
+use super::{Algorithm, Conv, Isa, Local};
 use shardmark_host::Team;
 use shardmark_partition::{Region, Shape, Window};
 use shardmark_tensor::{Block, Real};
@@ -25,7 +25,7 @@ pub struct ConvTranspose {
 impl ConvTranspose {
     /// The convolution whose transpose this is.
     pub fn adjoint(&self) -> Conv {
-        Conv { c: self.k, k: self.c, windows: self.windows, bias: false }
+        Conv { c: self.k, k: self.c, windows: self.windows, bias: false, algorithm: Algorithm::Auto }
     }
 
     /// Output shape for an input shape `[N, D, H, W, C]`; an extent is 0 where the padding leaves none.

@@ -4,7 +4,7 @@ use crate::*;
 use shardmark_comm::{Comm, Counted, Counts, solo, threads};
 use shardmark_host::SOLO;
 use shardmark_layers::Op;
-use shardmark_layers::conv::Conv;
+use shardmark_layers::conv::{Algorithm, Conv};
 use shardmark_layers::dense::Dense;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
@@ -94,7 +94,7 @@ fn every_grid_gives_the_serial_tensors_and_the_foreseen_messages() {
         let window = Window::new(kernel, stride, pad);
         [Window::POINT, window, window]
     };
-    let conv = |c, k, windows| Op::Conv(Conv { c, k, windows, bias: false });
+    let conv = |c, k, windows| Op::Conv(Conv { c, k, windows, bias: false, algorithm: Algorithm::Auto });
     assert_grids_agree(conv(3, 5, flat(7, 2, 3)), [2, 1, 11, 9, 3], false);
     assert_grids_agree(conv(5, 4, flat(1, 1, 0)), [3, 1, 5, 6, 5], true);
     assert_grids_agree(conv(2, 3, [Window::new(3, 2, 1); 3]), [2, 7, 6, 5, 2], true);

@@ -31,7 +31,7 @@ pub(super) use transform::{
     transform_outputs,
 };
 
-use super::Conv;
+use super::{Algorithm, Conv};
 use shardmark_partition::{Shape, Window};
 
 /// Positions of a tile of inputs along each of its axes.
@@ -91,6 +91,6 @@ fn by_taps(vecs: usize, taps: usize) -> bool {
 
 /// Whether the forward pass, the data gradient and the weight gradient of a layer with outputs of a shape are computed so.
 pub(super) fn passes(conv: &Conv, y: Shape) -> [Option<Axes>; 3] {
-    let axes = Axes::of(&conv.windows, y);
+    let axes = Axes::of(&conv.windows, y).filter(|_| conv.algorithm == Algorithm::Auto);
     [[conv.c, conv.k], [conv.k, conv.c], [conv.c, conv.k]].map(|[sum, out]| axes.filter(|axes| axes.pay(sum, out)))
 }
