@@ -66,14 +66,9 @@ impl Stores {
     /// What suits a pass that overwrites `part` of an output without reading it. Where strips do not fill the channels, two
     /// kinds of stores would meet in a line of cache.
     pub fn of<T>(part: &Region) -> Self {
-        let streams = is_streamed::<T>(part.len()) && part.0[4].len().is_multiple_of(STRIP);
+        let streams = part.len() * size_of::<T>() >= STREAMED && part.0[4].len().is_multiple_of(STRIP);
         if streams { Stores::Streaming } else { Stores::Cached }
     }
-}
-
-/// Whether outputs of so many elements should be streamed.
-pub(crate) fn is_streamed<T>(len: usize) -> bool {
-    len * size_of::<T>() >= STREAMED
 }
 
 /// Orders streaming stores before whatever this thread does next: their reader may be another thread.
