@@ -1,6 +1,7 @@
 //! What one rank does for each layer: boxes, blocks and messages, worked out once, so that a step plans nothing.
 
 use crate::plan::{LayerPlan, NetPlan};
+use crate::samples::Samples;
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::{Float, Layer, Op};
 use shardmark_partition::{Coords, Dim, Grid, Region, Span, Transfer, Window};
@@ -99,6 +100,8 @@ pub(crate) struct Stage {
     pub scatter: Option<Route>,
     /// Moves the input gradient into a block for the layer below.
     pub grad_redistribute: Option<(Route, Region)>,
+    /// Brings all samples to all ranks, where parameter gradients are summed by share.
+    pub samples: Option<Samples>,
 }
 
 impl Stage {
@@ -140,6 +143,7 @@ impl Stage {
             inputs,
             scatter: lp.scatter.as_ref().map(route),
             grad_redistribute: lp.grad_redistribute.as_ref().map(|t| (route(t), plan.dy_block(i - 1, at))),
+            samples: Samples::new(plan, i, at),
         }
     }
 }
