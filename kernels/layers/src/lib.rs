@@ -18,6 +18,7 @@ pub mod norm;
 pub mod optim;
 pub mod pool;
 mod problem;
+pub mod share;
 #[cfg(test)]
 mod shared_tests;
 mod simd;
@@ -27,6 +28,7 @@ mod store;
 mod testing;
 
 pub use layer::{Env, Groups, Layer, LayerError, Param};
+pub use share::ShareGradient;
 pub use spec::{Collective, GradientHalo, Init, Op, ParamSpec, SpecError};
 
 /// Element type that layers compute in and ranks exchange.

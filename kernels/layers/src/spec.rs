@@ -214,6 +214,11 @@ impl Op {
         }
     }
 
+    /// Whether a rank can compute the parameter gradients of its share alone ([`ShareGradient`](crate::ShareGradient)).
+    pub fn gradient_by_share(&self) -> bool {
+        matches!(self, Op::Conv(_) | Op::Dense(_))
+    }
+
     /// Parameters, in PyTorch's order.
     pub fn params(&self) -> Vec<ParamSpec> {
         match self {

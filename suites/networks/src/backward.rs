@@ -1,5 +1,6 @@
 //! The backward pass of a rank: data gradients first, so that the next halo leaves early; the parameter gradients of a
-//! layer are computed while the halo of the layer below is on its way, and their reduction starts at once.
+//! layer are computed while the halo of the layer below is on its way, and their reduction starts at once. Those that are
+//! summed by share come after the tail's data gradients, for which ranks without samples wait.
 
 use crate::clock::lap;
 use crate::error::TrainError;
@@ -26,6 +27,7 @@ impl<T: Float> Trainer<'_, T> {
         let mut dy = dpred;
         let mut deferred: Option<Deferred<T>> = None;
         let stages = Arc::clone(&self.stages);
+        self.held = true;
         for (i, stage) in stages.iter().enumerate().rev() {
             let pending = match &stage.grad_halo {
                 Some(halo) => {
@@ -34,7 +36,11 @@ impl<T: Float> Trainer<'_, T> {
                 }
                 None => None,
             };
+            self.gather_samples(i, stage, &dy)?;
             self.finish_deferred(deferred.take())?;
+            if self.shares_after == Some(i) {
+                self.begin_shares(stage)?;
+            }
             let layer_start = Instant::now();
             let dx = if !stage.needs_dx {
                 Block::default()
@@ -48,7 +54,7 @@ impl<T: Float> Trainer<'_, T> {
             };
             lap(layer_start, &mut self.clock.layers[i].backward_data);
             let own_dy = std::mem::replace(&mut dy, dx);
-            if self.layers[i].params().is_empty() {
+            if self.layers[i].params().is_empty() || stage.samples.is_some() {
                 self.pool.give(own_dy);
             } else {
                 deferred = Some(Deferred { layer: i, dy: own_dy });

@@ -163,6 +163,34 @@ impl NetPlan {
         }
     }
 
+    /// Whether each rank computes the parameter gradients of its share of layer `i`, from the inputs and output gradients of
+    /// all samples: ranks that have samples then send less than by summing gradients of all parameters.
+    pub fn gathers_samples(&self, i: usize) -> bool {
+        let (op, ranks) = (&self.graph.nodes[i].op, self.grid.size());
+        if ranks == 1 || i < self.graph.tail || !op.gradient_by_share() {
+            return false;
+        }
+        let params = op.params().iter().map(|p| p.len()).sum::<usize>();
+        let most_samples = self.graph.input()[0].div_ceil(ranks);
+        most_samples.saturating_mul(ranks).saturating_mul(self.sample_len(i)) < params
+    }
+
+    /// Elements of the input and of the output gradient of layer `i` for one sample.
+    pub fn sample_len(&self, i: usize) -> usize {
+        self.graph.shapes[i..i + 2].iter().map(|shape| shape[1..].iter().product::<usize>()).sum()
+    }
+
+    /// The layer in whose backward pass a rank comes to the gradients from gathered samples. Ranks that have samples are
+    /// awaited by the others until the tail's input gradient has left, and those by them until the first halo below has:
+    /// that comes first. `None` is after all layers.
+    pub fn shares_after(&self, at: &Coords) -> Option<usize> {
+        let tail = self.graph.tail;
+        if tail < self.graph.nodes.len() && self.layer(tail).own_x(&self.grid, at).is_empty() {
+            return Some(tail);
+        }
+        (0..tail).rev().find(|&i| self.layer(i).grad_halo.is_some())
+    }
+
     /// Whether layer `i` writes its output over its input: it can, and nobody else reads that input. The layer below made
     /// it, and may want it in the backward pass; a redistributed one is a copy with margins of its own.
     pub fn in_place(&self, i: usize) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::boxes::{self, Boxes};
 use crate::plan::{LayerPlan, NetPlan};
+use crate::samples::Samples;
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::{Float, Layer, Op};
 use shardmark_partition::{Coords, Grid, Region, Transfer, Window};
@@ -66,6 +67,8 @@ pub(crate) struct Stage {
     pub scatter: Option<Route>,
     /// Moves the input gradient into a block for the layer below.
     pub grad_redistribute: Option<(Route, Region)>,
+    /// Brings all samples to all ranks, where parameter gradients are summed by share.
+    pub samples: Option<Samples>,
 }
 
 impl Stage {
@@ -108,6 +111,7 @@ impl Stage {
             inputs,
             scatter: lp.scatter.as_ref().map(route),
             grad_redistribute: lp.grad_redistribute.as_ref().map(|t| (route(t), plan.dy_block(i - 1, at))),
+            samples: Samples::new(plan, i, at),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The Steps of one rank for a training step, printed lazily from the layer plans: no tensor, no list of ranks.
 
+mod gradients;
 mod number;
 
 use crate::plan::{LayerPlan, NetPlan};
@@ -37,7 +38,8 @@ impl NetPlan {
             .chain(generator.loss())
             .chain((0..layers).rev().flat_map(move |i| generator.backward(i)))
             .chain(generator.params(0))
-            .chain(generator.update(0));
+            .chain(generator.shares(None))
+            .chain(generator.own_update(0));
         number(protos, layers)
     }
 
@@ -128,16 +130,6 @@ impl<'a> Generator<'a> {
             let work = Work::Collective { group: c.group, kind: c.kind, bytes: c.bytes };
             Proto { stream: Stream::Halo, ..Self::proto(i, pass, work) }
         })
-    }
-
-    /// Parameters of layer `i`.
-    fn param_len(&self, i: usize) -> usize {
-        self.op(i).params().iter().map(|p| p.len()).sum()
-    }
-
-    /// The largest share of a rank in that many parameters: with it, ranks differ by their blocks only.
-    fn share(&self, params: usize) -> usize {
-        params.div_ceil(self.plan.grid.size())
     }
 
     /// Parameters with gradient and the optimizer's state of the own shares, and the input.
@@ -234,14 +226,16 @@ impl<'a> Generator<'a> {
         let data: Vec<Proto> = if lp.needs_dx { self.data_gradient(i, &lp) } else { Vec::new() };
         let collectives: Vec<Proto> = if lp.needs_dx { self.collectives(i, pass).collect() } else { Vec::new() };
         gather
+            .chain(self.samples(i))
             .chain(self.params(i + 1))
+            .chain(self.shares(Some(i)))
             .chain(collectives)
             .chain(data)
             .chain(self.maybe_messages(i, pass, lp.scatter))
             .chain(self.maybe_messages(i, pass, lp.grad_redistribute))
             .chain(self.redistributed(i, &lp))
             .chain(self.release(i))
-            .chain(self.update(i + 1))
+            .chain(self.own_update(i + 1))
     }
 
     fn data_gradient(&self, i: usize, lp: &LayerPlan) -> Vec<Proto> {
@@ -282,29 +276,6 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Parameter gradients of layer `i`, deferred until the next halo is on its way, and their reduction.
-    fn params(&self, i: usize) -> Protos<'a> {
-        if i >= self.plan.graph.nodes.len() || self.op(i).params().is_empty() {
-            return Box::new(std::iter::empty());
-        }
-        let lp = self.plan.layer(i);
-        let own = lp.own_y(&self.plan.grid, &self.at);
-        let params = self.param_len(i);
-        let work = Work::Compute {
-            kernel: self.op(i).kind(),
-            shape: own.shape(),
-            flops: self.op(i).forward_flops(own.len() as u64),
-            bytes: self.bytes(own.len() + params + lp.own_x(&self.plan.grid, &self.at).len()),
-        };
-        let pass = Pass::Backward;
-        // Batch norm's sums are taken together with its data gradient.
-        let compute = (!matches!(self.op(i), Op::Norm(_))).then(|| Self::proto(i, pass, work));
-        let bucket =
-            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::ReduceScatter, bytes: self.bytes(params) };
-        let bucket = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, bucket) };
-        Box::new(compute.into_iter().chain((!self.alone(AxisSet::ALL)).then_some(bucket)))
-    }
-
     /// The block of an input gradient that was moved takes the place of the one that it was computed in.
     fn redistributed(&self, i: usize, lp: &LayerPlan) -> impl Iterator<Item = Proto> + use<'a> {
         let blocks = lp.grad_redistribute.map(|_| {
@@ -335,28 +306,5 @@ impl<'a> Generator<'a> {
             }
         }
         frees.into_iter().map(|bytes| Self::proto(i, Pass::Backward, Work::Free { bytes })).collect()
-    }
-
-    /// The update of the own share of layer `i`'s parameters, and the gathering of all shares. A run does them once the sums
-    /// are there, which may be later.
-    fn update(&self, i: usize) -> Protos<'a> {
-        if i >= self.plan.graph.nodes.len() || self.op(i).params().is_empty() {
-            return Box::new(std::iter::empty());
-        }
-        let (params, pass) = (self.param_len(i), Pass::Update);
-        let share = self.share(params);
-        let work = Work::Compute {
-            kernel: "optimizer",
-            shape: [1, 1, 1, 1, share],
-            flops: share as u64 * (2 + 5 * self.options.optimizer_state),
-            bytes: self.bytes(share * (3 + 2 * self.options.optimizer_state as usize)),
-        };
-        let compute = Proto { bucket: true, ..Self::proto(i, pass, work) };
-        let gather =
-            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllGather, bytes: self.bytes(params) };
-        let gather = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, gather) };
-        // A layer alone learns nothing, but all ranks get its gradients.
-        let learns = self.plan.graph.lone.is_none();
-        Box::new(learns.then_some(compute).into_iter().chain((!self.alone(AxisSet::ALL)).then_some(gather)))
     }
 }

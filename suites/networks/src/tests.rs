@@ -163,7 +163,28 @@ fn every_grid_gives_the_serial_gradients_and_the_foreseen_messages() {
         assert_grids_agree(&narrow(Variant::Paper2020, [16, 18, 13], 3, norm, Some("pool3")), &ranks);
         assert_grids_agree(&narrow(Variant::MlPerf, [17, 11, 12], 2, norm, None), &ranks);
         assert_grids_agree(&narrow(Variant::Paper2020, [9, 10, 17], 2, norm, Some("conv1")), &[2, 4, 8]);
+        assert_grids_agree(&narrow(Variant::Paper2020, [16, 18, 13], 2, norm, Some("conv3")), &[2, 3, 4, 6]);
     }
+}
+
+/// The layers whose gradients are summed by share.
+fn by_share(graph: &Graph, grid: &str) -> Vec<String> {
+    let plan = NetPlan::new(graph.clone(), grid.parse().expect("valid"));
+    let gathers = (0..graph.nodes.len()).filter(|&i| plan.gathers_samples(i));
+    gathers.map(|i| graph.nodes[i].name.clone()).collect()
+}
+
+#[test]
+fn layers_with_more_parameters_than_values_are_summed_by_share() {
+    let net = |batch| cosmoflow(Variant::Paper2020, [128; 3], batch, Some(AxisSet::ALL));
+    assert_eq!(by_share(&net(1), "1x1x1x1"), [""; 0]);
+    assert_eq!(by_share(&net(1), "1x2x1x1"), ["conv6", "conv7", "fc1", "fc2", "fc3"]);
+    assert_eq!(by_share(&net(4), "1x2x1x1"), ["conv6", "conv7", "fc1", "fc2"]);
+    assert_eq!(by_share(&net(512), "2x2x1x1"), ["fc1"]);
+    assert_eq!(by_share(&net(16), "16x16x16x16"), [""; 0]);
+    // What the grids below are to show.
+    let narrow = narrow(Variant::Paper2020, [16, 18, 13], 2, None, Some("conv3"));
+    assert_eq!(by_share(&narrow, "1x2x1x1"), ["conv3", "fc1", "fc2"]);
 }
 
 #[test]

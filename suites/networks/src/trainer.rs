@@ -13,7 +13,7 @@ use shardmark_comm::{Comm, CommExt, ReduceOp};
 use shardmark_host::Team;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
-use shardmark_layers::{Env, Float, Layer, Op};
+use shardmark_layers::{Env, Float, Layer, Op, ShareGradient};
 use shardmark_partition::{Coords, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
@@ -53,7 +53,14 @@ pub struct Trainer<'c, T: Float> {
     /// Gathers what the ranks made of their shares of the buckets; `None` on one rank.
     pub(crate) gather: Option<Box<dyn Comm>>,
     pub(crate) goal: Goal,
-    pub(crate) scatters: VecDeque<Flight>,
+    /// Sums under way, or the samples to be summed, in the order of the backward pass.
+    pub(crate) sums: VecDeque<Flight>,
+    /// Whether gathered samples have to wait: others wait for this rank's gradients.
+    pub(crate) held: bool,
+    /// The layer after whose halo they are summed.
+    pub(crate) shares_after: Option<usize>,
+    /// By layer, where gradients are summed by share.
+    pub(crate) shares: Vec<Option<ShareGradient<T>>>,
     pub(crate) gathers: VecDeque<Flight>,
     pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
@@ -106,7 +113,8 @@ impl<'c, T: Float> Trainer<'c, T> {
                 Bucket::new(lens, (comm.rank(), comm.size()), first)
             })
             .collect();
-        let shares: Vec<usize> = buckets.iter().flat_map(|b| b.own.iter().map(|own| own.len())).collect();
+        let own_lens: Vec<usize> = buckets.iter().flat_map(|b| b.own.iter().map(|own| own.len())).collect();
+        let (shares, shares_after) = (own_shares(&plan, &buckets), plan.shares_after(&at));
         Ok(Trainer {
             comm,
             team,
@@ -122,7 +130,10 @@ impl<'c, T: Float> Trainer<'c, T> {
             input_gradient: Block::default(),
             gather: if comm.size() > 1 { comm.split(Some(0), comm.rank() as u32)? } else { None },
             goal: Goal::Gradients,
-            scatters: VecDeque::new(),
+            sums: VecDeque::new(),
+            held: false,
+            shares,
+            shares_after,
             gathers: VecDeque::new(),
             pool: Pool::new(),
             seed,
@@ -130,7 +141,7 @@ impl<'c, T: Float> Trainer<'c, T> {
             training: true,
             clock,
             loss,
-            optimizer: Optimizer::new(optimizer, &shares),
+            optimizer: Optimizer::new(optimizer, &own_lens),
         })
     }
 
@@ -295,4 +306,13 @@ impl<'c, T: Float> Trainer<'c, T> {
         self.layers[i].params_mut()[j].value = self.layers[i].layer_layout(j, &values);
         Ok(())
     }
+}
+
+/// What sums the gradients of each layer's share, where that is done by share.
+fn own_shares<T: Float>(plan: &NetPlan, buckets: &[Bucket]) -> Vec<Option<ShareGradient<T>>> {
+    let share = |(i, bucket): (usize, &Bucket)| {
+        let (op, shapes) = (&plan.graph.nodes[i].op, &plan.graph.shapes);
+        plan.gathers_samples(i).then(|| ShareGradient::new(op, shapes[i], shapes[i + 1], &bucket.own)).flatten()
+    };
+    buckets.iter().enumerate().map(share).collect()
 }

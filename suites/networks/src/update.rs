@@ -1,5 +1,5 @@
-//! From a rank's own gradients to updated parameters: sums are scattered over the ranks, each rank updates its share, all
-//! shares are gathered. All of it runs beside the rest of the backward pass.
+//! From a rank's own gradients to updated parameters: sums are scattered over the ranks, or computed from the samples of
+//! all, each rank updates its share, all shares are gathered. All of it runs beside the rest of the backward pass.
 
 use crate::bucket::{Bucket, Field};
 use crate::clock::lap;
@@ -7,6 +7,7 @@ use crate::error::TrainError;
 use crate::trainer::Trainer;
 use shardmark_comm::{CommExt, ReduceOp, Request};
 use shardmark_layers::{Float, Param};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What becomes of a rank's share of a gradient.
@@ -18,11 +19,11 @@ pub(crate) enum Goal {
     Update,
 }
 
-/// A collective on the bucket of a layer that is under way.
+/// A collective for the bucket of a layer that is under way.
 pub(crate) struct Flight {
-    layer: usize,
-    request: Request,
-    started: Instant,
+    pub layer: usize,
+    pub request: Request,
+    pub started: Instant,
 }
 
 fn grad<T>(param: &mut Param<T>) -> &mut Vec<T> {
@@ -46,7 +47,7 @@ impl<T: Float> Trainer<'_, T> {
         let bucket = &self.buckets[i];
         let gradients = bucket.take(self.layers[i].params_mut(), grad);
         let request = self.comm.ireduce_scatter_vec(gradients, &bucket.counts, ReduceOp::Sum)?;
-        self.scatters.push_back(Flight { layer: i, request, started });
+        self.sums.push_back(Flight { layer: i, request, started });
         self.comm.progress()?;
         lap(started, &mut self.clock.phases.grad_exposed);
         Ok(())
@@ -56,10 +57,11 @@ impl<T: Float> Trainer<'_, T> {
     pub(crate) fn look(&mut self) -> Result<(), TrainError> {
         loop {
             let start = Instant::now();
-            let Some(front) = self.scatters.front() else {
+            let held = |flight: &&Flight| self.held && self.stages[flight.layer].samples.is_some();
+            let Some(front) = self.sums.front().filter(|front| !held(front)) else {
                 self.comm.progress()?;
                 let phases = &mut self.clock.phases;
-                let halo = self.gathers.is_empty();
+                let halo = self.sums.is_empty() && self.gathers.is_empty();
                 lap(start, if halo { &mut phases.halo_exposed } else { &mut phases.grad_exposed });
                 return Ok(());
             };
@@ -72,15 +74,21 @@ impl<T: Float> Trainer<'_, T> {
         }
     }
 
-    /// Waits for the sums of the bucket that has been under way longest, makes of them what the goal is, and sends that
-    /// to all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on the rank,
+    /// Waits for the sums of the bucket that has been under way longest, or for its samples, makes of them what the goal is,
+    /// and sends that to all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on the rank,
     /// but not the order of buckets.
-    fn land_one(&mut self) -> Result<(), TrainError> {
-        let Some(Flight { layer, request, started }) = self.scatters.pop_front() else { return Ok(()) };
+    pub(crate) fn land_one(&mut self) -> Result<(), TrainError> {
+        let Some(Flight { layer, request, started }) = self.sums.pop_front() else { return Ok(()) };
         let start = Instant::now();
-        let gradients = self.comm.wait_vec::<T>(request)?;
-        self.buckets[layer].give(self.layers[layer].params_mut(), grad, gradients);
-        lap(start, &mut self.clock.phases.grad_exposed);
+        let arrived = self.comm.wait_vec::<T>(request)?;
+        let stages = Arc::clone(&self.stages);
+        if let Some(samples) = &stages[layer].samples {
+            lap(start, &mut self.clock.phases.grad_exposed);
+            self.sum_share(layer, samples, arrived);
+        } else {
+            self.buckets[layer].give(self.layers[layer].params_mut(), grad, arrived);
+            lap(start, &mut self.clock.phases.grad_exposed);
+        }
         if self.goal == Goal::Update {
             self.step_share(layer);
         }
@@ -120,7 +128,7 @@ impl<T: Float> Trainer<'_, T> {
 
     /// Waits until nothing is under way any more.
     pub(crate) fn land_all(&mut self) -> Result<(), TrainError> {
-        while !self.scatters.is_empty() {
+        while !self.sums.is_empty() {
             self.land_one()?;
         }
         let result = self.result();

@@ -12,6 +12,7 @@ pub mod reference;
 mod tests;
 
 pub use flatten::{Flatten, FlattenLayer};
+pub(crate) use local::{bias_gradient, weight_gradient};
 
 use crate::conv::{Isa, Matrix};
 use crate::{Env, Float, Init, Layer, LayerError, Param, ParamSpec};
@@ -44,7 +45,7 @@ impl Dense {
 }
 
 /// Rows from which on the weight is packed and the tiles of the convolution do the work.
-const MANY_ROWS: usize = 16;
+pub(crate) const MANY_ROWS: usize = 16;
 
 /// [`Dense`] on a rank; parameters in PyTorch's layout.
 pub struct DenseLayer<T: Float> {
