@@ -50,10 +50,13 @@ impl Boxes {
 /// A box cut into its samples, and these along D unless H is much longer, between pairs of neighbours from an even position
 /// on: kernels compute such pairs.
 fn slabs(whole: Region, pieces: u64) -> Vec<Region> {
+    if pieces <= 1 || whole.is_empty() {
+        return vec![whole];
+    }
     let [n, d, h] = [Dim::N, Dim::D, Dim::H].map(|dim| whole.span(dim));
-    let samples = if pieces > 1 { n.len().clamp(1, pieces as usize) } else { 1 };
+    let samples = n.len().min(pieces as usize);
     let (dim, span) = if h.len() > 4 * d.len() { (Dim::H, h) } else { (Dim::D, d) };
-    let count = (pieces as usize).div_ceil(samples).clamp(1, span.len().max(1));
+    let count = (pieces as usize).div_ceil(samples).min(span.len());
     let cut = |i: usize| match span.lo + (i * span.len() / count) as i64 {
         at if 0 < i && i < count => at + at.rem_euclid(2),
         at => at,
@@ -63,7 +66,7 @@ fn slabs(whole: Region, pieces: u64) -> Vec<Region> {
         let (i, piece) = (i / count, i % count);
         whole.with(Dim::N, Span::new(sample(i), sample(i + 1))).with(dim, Span::new(cut(piece), cut(piece + 1)))
     });
-    boxes.filter(|part| samples * count == 1 || !part.is_empty()).collect()
+    boxes.filter(|part| !part.is_empty()).collect()
 }
 
 impl<T: Float> Trainer<'_, T> {
@@ -97,5 +100,41 @@ impl<T: Float> Trainer<'_, T> {
             finish(self.comm, pending, source, Arrival::Overwrite, &mut self.clock.phases)?;
         }
         boxes.0[..begun].iter().flat_map(|slab| &slab.sides).try_for_each(|side| run(self, source, side))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(boxes: &[Region], dim: Dim) -> Vec<[i64; 2]> {
+        boxes.iter().map(|slab| [slab.span(dim).lo, slab.span(dim).hi]).collect()
+    }
+
+    #[test]
+    fn slabs_meet_at_even_coordinates_and_cover_the_block() {
+        let whole = Region::full([1, 12, 4, 3, 2]).with(Dim::D, Span::new(3, 12));
+        assert_eq!(spans(&slabs(whole, 1), Dim::D), [[3, 12]]);
+        assert_eq!(spans(&slabs(whole, 2), Dim::D), [[3, 8], [8, 12]]);
+        assert_eq!(spans(&slabs(whole, 99), Dim::D), [[3, 4], [4, 6], [6, 8], [8, 10], [10, 12]]);
+        let flat = Region::full([3, 1, 16, 3, 2]);
+        assert_eq!(spans(&slabs(flat, 5), Dim::N), [[0, 1], [0, 1], [1, 2], [1, 2], [2, 3], [2, 3]]);
+        assert_eq!(spans(&slabs(flat, 5), Dim::H), [[0, 8], [8, 16]].repeat(3));
+        for pieces in 1..20 {
+            let all = slabs(flat, pieces);
+            assert_eq!(all.iter().map(Region::len).sum::<usize>(), flat.len());
+        }
+        assert_eq!(slabs(Region::full([0, 4, 4, 4, 1]), 7).len(), 1, "a layer may hold collectives");
+    }
+
+    #[test]
+    fn slabs_that_need_no_halo_come_first() {
+        let own = Region::full([1, 16, 8, 8, 4]);
+        let interior = own.with(Dim::D, Span::new(2, 16));
+        let Boxes(slabs) = Boxes::new(own, Some(interior), 4);
+        let firsts: Vec<i64> = slabs.iter().map(|slab| slab.whole.span(Dim::D).lo).collect();
+        assert_eq!(firsts, [4, 8, 12, 0]);
+        assert_eq!(slabs[3].sides, [own.with(Dim::D, Span::new(0, 2))]);
+        assert!(slabs[..3].iter().all(|slab| slab.interior == slab.whole && slab.sides.is_empty()));
     }
 }

@@ -76,7 +76,7 @@ impl LayerPlan {
         let (x, mut y) = (self.own_x(grid, at), self.own_y(grid, at));
         for (window, dim) in self.windows.iter().zip(SPATIAL) {
             let inside = window.interior(beyond_edges(x.span(dim), self.x[dim as usize]));
-            y = y.with(dim, in_pairs(y.span(dim).intersect(inside), y.span(dim)));
+            y = y.with(dim, even(y.span(dim), inside, window));
         }
         y
     }
@@ -86,19 +86,22 @@ impl LayerPlan {
         let (mut x, y) = (self.own_x(grid, at), self.own_y(grid, at));
         for (window, dim) in self.windows.iter().zip(SPATIAL) {
             let inside = window.interior_inputs(beyond_edges(y.span(dim), self.y[dim as usize]));
-            x = x.with(dim, in_pairs(x.span(dim).intersect(inside), x.span(dim)));
+            x = x.with(dim, even(x.span(dim), inside, window));
         }
         x
     }
 }
 
-/// The pairs of neighbours from an even position on that lie inside `interior`; ends that are those of `own` stay. Kernels
-/// compute such pairs, and a box that cuts through one costs as much as with all of it.
-fn in_pairs(interior: Span, own: Span) -> Span {
-    let up = |i: i64| i + i.rem_euclid(2);
-    let lo = if interior.lo == own.lo { interior.lo } else { up(interior.lo) };
-    let hi = if interior.hi == own.hi { interior.hi } else { up(interior.hi - 1) };
-    if lo < hi { Span { lo, hi } } else { Span { lo: interior.lo, hi: interior.lo } }
+/// The part of `own` that lies `inside`, cut off at even coordinates where anything is left then: convolutions compute pairs
+/// of neighbours that start there, and one apart costs as much as both.
+fn even(own: Span, inside: Span, window: &Window) -> Span {
+    let common = own.intersect(inside);
+    if window.stride != 1 || common.is_empty() {
+        return common;
+    }
+    let lo = if common.lo == own.lo { own.lo } else { common.lo + (common.lo & 1) };
+    let hi = if common.hi == own.hi { own.hi } else { common.hi & !1 };
+    if lo < hi { Span { lo, hi } } else { common }
 }
 
 /// Beyond the edges of a tensor nobody has to be asked: the span reaches out to where windows may look.
@@ -249,5 +252,26 @@ impl NetPlan {
     /// Whether layer `i`'s halo is read with the input instead of exchanged: only a network's input comes from files.
     pub fn input_brings_halo(&self, i: usize) -> bool {
         i == 0 && self.graph.lone.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interior_ends_at_even_coordinates_unless_nothing_is_left() {
+        let cut = |own: [i64; 2], inside: [i64; 2], stride| {
+            let span = |[lo, hi]: [i64; 2]| Span::new(lo, hi);
+            let got = even(span(own), span(inside), &Window::new(3, stride, 1));
+            [got.lo, got.hi]
+        };
+        assert_eq!(cut([0, 64], [-9, 63], 1), [0, 62]);
+        assert_eq!(cut([63, 129], [64, 128], 1), [64, 128]);
+        assert_eq!(cut([63, 127], [64, 999], 1), [64, 127]);
+        assert_eq!(cut([7, 12], [9, 11], 1), [9, 11]);
+        assert_eq!(cut([7, 10], [8, 9], 1), [8, 9]);
+        assert_eq!(cut([0, 64], [-9, 63], 2), [0, 63]);
+        assert!(even(Span::new(4, 6), Span::new(5, 5), &Window::new(3, 1, 1)).is_empty());
     }
 }
