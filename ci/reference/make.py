@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import counter
+import kinks
 import network
 
 FORMAT_VERSION = 1
@@ -75,8 +76,9 @@ def optimizer(a, parameters):
     return torch.optim.Adam(parameters, lr=a.lr, betas=(a.beta1, a.beta2), eps=a.eps)
 
 
-def run(a, dtype):
-    """All results of a run in `dtype`, from the same f32 start values: a dict of arrays and of dicts of arrays."""
+def run(a, dtype, single=None):
+    """All results of a run in `dtype`, from the same f32 start values: a dict of arrays and of dicts of arrays. With the results
+    of the f32 run also `kinks`, how uncertain the gradients are."""
     model = network.build(a.net, a.channels, a.volume, a.norm == "global", a.fraction, a.seed).to(dtype)
     dropouts = {name: m for name, m in model.named_children() if isinstance(m, network.CounterDropout)}
     x = torch.from_numpy(counter.fields(a.seed, a.input_scale, (a.batch, a.channels, *a.volume))).to(dtype)
@@ -85,17 +87,23 @@ def run(a, dtype):
     opt = optimizer(a, model.parameters())
     copy = lambda named: {name: t.detach().numpy().copy() for name, t in named if t.dtype.is_floating_point}
     result = {"losses": [], "weights": copy(model.named_parameters())}
+    seen, end = kinks.watch(model)
     for step in range(max(a.steps, 1)):
         for module in dropouts.values():
             module.step = step
         opt.zero_grad()
         output = model(x)
         loss = loss_of(output, target)
-        loss.backward()
+        loss.backward(retain_graph=step == 0 and single is not None)
         result["losses"].append(loss.item())
         if step == 0:
             result["output"] = output.detach().numpy().copy()
+            end()
             result["grads"] = copy((name, p.grad) for name, p in model.named_parameters())
+            if single is not None:
+                result["kinks"] = kinks.uncertainty(model, seen, single["before_kinks"])
+            result["before_kinks"] = {name: values.detach() for name, (values, _) in seen.items()}
+            seen.clear()
             result["buffers"] = copy(model.named_buffers())
             result["evaluation"] = model.eval()(x).detach().numpy().copy()
             model.train()
@@ -126,12 +134,21 @@ def put_digest(a, group, number, name, single, double):
     dataset.attrs["error_norm"] = np.linalg.norm(single - double)
 
 
+def put_kinks(a, f, double):
+    """By how much gradients are uncertain, value by value as they are kept: where they are at all."""
+    for number, (name, by) in enumerate(double["kinks"].items()):
+        if by.any():
+            kept = by.ravel()[counter.samples(a.seed, number, by.size, a.samples)] if a.results == "digest" else by
+            put(f, f"kinks/{name}", kept.astype(np.float32))
+            f[f"kinks/{name}"].attrs.update({"norm": np.linalg.norm(by), "max_abs": by.max()})
+
+
 def write(a, path):
     torch.set_num_threads(a.threads)
     torch.use_deterministic_algorithms(True)
     a.samples = 128
     single = run(a, torch.float32)
-    double = None if a.no_f64 and a.results == "full" else run(a, torch.float64)
+    double = None if a.no_f64 and a.results == "full" else run(a, torch.float64, single)
     kept = [name for name in ("grads", "weights_after", "buffers") if single.get(name)]
     with h5py.File(path, "w", libver=("v108", "v108")) as f:
         attributes(a, f)
@@ -140,6 +157,8 @@ def write(a, path):
                 put(f, root + "output", result["output"])
                 put(f, root + "evaluation", result["evaluation"])
                 put(f, root + "losses", result["losses"].astype(result["output"].dtype))
+        if double is not None:
+            put_kinks(a, f, double)
         if a.results == "digest":
             for name in kept:
                 group = f.create_group(name)

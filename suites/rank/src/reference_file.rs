@@ -1,7 +1,7 @@
 //! Reading reference files (`ci/reference/FORMAT.md`): settings, start values, and what PyTorch computed.
 
 use crate::error::RankError;
-use crate::expectation::{Expected, ULPS, ULPS_AFTER_ADAM, Whole};
+use crate::expectation::{Expected, Kinks, ULPS, ULPS_AFTER_ADAM, Whole};
 use crate::network;
 use shardmark_h5::File;
 use shardmark_layers::ParamSpec;
@@ -217,9 +217,11 @@ impl ReferenceFile {
     pub fn expected(&self, group: &str, index: usize, name: &str, shape: &[usize]) -> Result<Expected> {
         let after_adam = group == "weights_after" && self.case.optimizer == Optimizer::Adam;
         let ulps = if after_adam { ULPS_AFTER_ADAM } else { ULPS };
+        let kinks = format!("kinks/{name}");
         let name = format!("{group}/{name}");
         if !self.digest {
-            return Ok(Expected { ulps, ..self.all(&name, shape)? });
+            let kinks = self.kinks(group, &kinks, shape)?;
+            return Ok(Expected { ulps, kinks, ..self.all(&name, shape)? });
         }
         let len = shape.iter().product();
         let samples: i64 = self.file.attr("/", "samples")?;
@@ -232,9 +234,31 @@ impl ReferenceFile {
             max_abs: number("max_abs")?,
             error: Some(number("error")?),
             ulps,
+            kinks: self.kinks(group, &kinks, &[at.len()])?,
             whole: Some(Whole { at, sum: number("sum")?, norm: number("norm")?, error_norm: number("error_norm")? }),
             name,
         })
+    }
+
+    /// What kinks may make of a gradient, from dataset `name`, or of weights after SGD. Into these goes every step's
+    /// gradient, each as uncertain as the first's largest value wherever its own kinks lie, as often as momentum
+    /// repeats it. Adam's steps follow a gradient's sign more than its size: their roundings are allowance enough.
+    fn kinks(&self, group: &str, name: &str, shape: &[usize]) -> Result<Kinks> {
+        if !self.file.exists(name) {
+            return Ok(Kinks::default());
+        }
+        let norm: f64 = self.file.attr(name, "norm")?;
+        match (group, self.optimizer()) {
+            ("grads", _) => Ok(Kinks { values: self.tensor::<f32>(name, shape)?, norm }),
+            ("weights_after", OptimSpec::Sgd { lr, momentum, .. }) => {
+                let repeats = |step: usize| (0..=step).map(|age| momentum.powi(age as i32)).sum::<f64>();
+                let factor = lr * (0..self.steps).map(repeats).sum::<f64>();
+                let largest: f64 = self.file.attr(name, "max_abs")?;
+                let values = vec![factor * largest; shape.iter().product()];
+                Ok(Kinks { values, norm: factor * norm })
+            }
+            _ => Ok(Kinks::default()),
+        }
     }
 
     fn all(&self, name: &str, shape: &[usize]) -> Result<Expected> {

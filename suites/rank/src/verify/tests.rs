@@ -64,6 +64,33 @@ fn a_changed_tensor_is_named() {
 }
 
 #[test]
+fn kinks_excuse_no_change_beyond_them() {
+    let tensors = ["grads/conv1.weight", "grads/conv2.weight", "grads/conv3.weight"];
+    for (file, factor) in [("2020-w32-sgd.h5", 1.001), ("mlperf-w32-sgd.h5", 1.02)] {
+        let path = edited("beyond", file, |name, values| {
+            let larger = |a: &&mut f64, b: &&mut f64| a.abs().total_cmp(&b.abs());
+            if tensors.contains(&name) {
+                *values.iter_mut().max_by(larger).unwrap() *= factor;
+            }
+            true
+        });
+        let wrong = wrong(&rows::<f32>(&path, "1x1x2x1").unwrap());
+        assert_eq!(wrong.len(), tensors.len(), "{wrong:?}");
+        assert!(wrong.iter().zip(tensors).all(|(row, tensor)| row.starts_with(tensor)), "{wrong:?}");
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn files_without_kinks_are_read() {
+    let path = edited("smooth", "2020-odd-sgd.h5", |name, _| !name.starts_with("kinks"));
+    let with = rows::<f32>(&committed("2020-odd-sgd.h5"), "1x1x1x1").unwrap();
+    let without = rows::<f32>(&path, "1x1x1x1").unwrap();
+    assert!(with.len() == without.len() && with.iter().zip(&without).all(|(a, b)| a.used <= b.used));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn incomplete_files_are_refused_in_one_line() {
     let text = scratch("foreign");
     std::fs::write(&text, "no HDF5 here\n").unwrap();
