@@ -112,7 +112,7 @@ fn read_windows<T: Float>(conv: &Conv, x_shape: Shape, y_shape: Shape, x: &[T], 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conv::Conv;
+    use crate::conv::{Algorithm, Conv};
     use crate::dense::Dense;
     use crate::testing::{alone, cut, integers};
     use shardmark_host::SOLO;
@@ -171,8 +171,11 @@ mod tests {
             (Op::Conv(Conv::cube(5, 7, 3, 1, 1, false)), [1, 2, 2, 2, 5]),
             (Op::Conv(Conv::cube(16, 33, 3, 1, 1, true)), [2, 1, 3, 2, 16]),
             (Op::Conv(Conv::cube(3, 4, 3, 2, 1, true)), [2, 5, 4, 3, 3]),
-            (Op::Conv(Conv { c: 4, k: 3, windows: [same; 3], bias: true }), [3, 3, 2, 1, 4]),
-            (Op::Conv(Conv { c: 2, k: 18, windows: uneven, bias: true }), [1, 4, 3, 2, 2]),
+            (
+                Op::Conv(Conv { c: 4, k: 3, windows: [same; 3], bias: true, algorithm: Algorithm::Auto }),
+                [3, 3, 2, 1, 4],
+            ),
+            (Op::Conv(Conv { c: 2, k: 18, windows: uneven, bias: true, algorithm: Algorithm::Auto }), [1, 4, 3, 2, 2]),
         ];
         for (op, x) in &cases {
             for ranks in [1, 2, 3, 5, 70] {

@@ -73,7 +73,7 @@ impl Layout {
     pub fn new<T: Real>(columns: usize, positions: usize, row: usize) -> Self {
         let line = CACHE_LINE / T::BYTES;
         let column = positions * row;
-        Layout { row, column, point: ((columns * column).div_ceil(line) + 1 | 1) * line }
+        Layout { row, column, point: (((columns * column).div_ceil(line) + 1) | 1) * line }
     }
 
     /// Elements of all points, and some more that may be read beyond them.
