@@ -33,12 +33,10 @@ class Server:
             raise Refused(f"{self.name}: {answer.removeprefix('error: ')}")
         return answer
 
-    def run(self, warm):
+    def run(self, after=0):
         """Runs the prepared case once and gives its seconds, when the server has come to rest: nothing that it does after
-        its answer may disturb the next one. `warm`: after a run that does not count."""
-        if warm:
-            self.ask("run")
-        seconds = float(self.ask("run"))
+        its answer may disturb the next one. `after`: seconds of runs that come before and do not count."""
+        seconds = float(self.ask(f"run after={after}" if after else "run"))
         self.rest()
         return seconds
 

@@ -1,6 +1,7 @@
 """The timing server of PyTorch: it understands what shardmark's does (kernels/bench/src/server.rs) and answers alike.
 
-A case is prepared by `PROBLEM | PASS | threads=N`; every `run` that follows runs it once and answers with its seconds.
+A case is prepared by `PROBLEM | PASS | threads=N`; every `run` that follows runs it once and answers with its seconds;
+`run after=S` does so after runs of S seconds in all, which do not count.
 The one argument is the memory format, `contiguous` or `channels_last`.
 """
 
@@ -21,6 +22,14 @@ def prepare(line, channels_last):
     return kind(line, channels_last)
 
 
+def timed(run, after):
+    """Seconds of a run, after others that take `after` seconds."""
+    spent = 0.0
+    while spent < after:
+        spent += run(time.perf_counter)
+    return run(time.perf_counter)
+
+
 def main():
     channels_last = sys.argv[1] == "channels_last"
     run = None
@@ -28,8 +37,8 @@ def main():
     for request in sys.stdin:
         request = request.strip()
         try:
-            if request == "run":
-                answer = run(time.perf_counter)
+            if request.split()[0] == "run":
+                answer = timed(run, float(request.removeprefix("run").strip().removeprefix("after=") or 0))
             elif request == "version":
                 answer = torch.__version__
             else:

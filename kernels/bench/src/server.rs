@@ -6,6 +6,7 @@
 //! ```text
 //! conv3d n=1 c=16 .. pad=1 | forward | threads=2     ready flops=57982058496
 //! run                                                0.0123       (seconds)
+//! run after=0.02                                     0.0119       (seconds, after runs of 0.02 s that do not count)
 //! peak threads=2                                     355.1        (GFLOP/s)
 //! stream threads=2                                   25.3         (GB/s)
 //! ```
@@ -44,7 +45,9 @@ pub enum Request {
 
 /// A request that is none.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("request: expected `PROBLEM | PASS | threads=N`, `peak threads=N`, `stream threads=N` or `run`, got `{0}`{1}")]
+#[error(
+    "request: expected `PROBLEM | PASS | threads=N`, `peak threads=N`, `stream threads=N` or `run [after=S]`, got `{0}`{1}"
+)]
 pub struct RequestError(String, &'static str);
 
 impl std::str::FromStr for Request {
@@ -65,12 +68,19 @@ impl std::str::FromStr for Request {
             },
             _ => None,
         };
-        let hint = if line == RUN { "; prepare a case first" } else { "; correct the request" };
+        let hint = if warm_up(line).is_some() { "; prepare a case first" } else { "; correct the request" };
         request.ok_or_else(|| RequestError(line.to_string(), hint))
     }
 }
 
-const RUN: &str = "run";
+/// Seconds of runs that come before the one that a `run` asks for; `None` where it is no `run`.
+fn warm_up(line: &str) -> Option<f64> {
+    let rest = line.strip_prefix("run")?;
+    match rest.trim_start().strip_prefix("after=") {
+        Some(seconds) => seconds.parse().ok().filter(|s: &f64| s.is_finite()),
+        None => rest.is_empty().then_some(0.0),
+    }
+}
 
 /// A conversation.
 pub struct Session<R, W> {
@@ -116,18 +126,26 @@ impl<R: BufRead, W: Write> Session<R, W> {
         Ok(None)
     }
 
-    /// Answers that a case is ready, and each `run` with what `run` returns (seconds), until something else is asked for.
+    /// Answers that a case is ready, and each `run` with what `run` returns (seconds, more than 0), until something else is
+    /// asked for.
     ///
     /// # Errors
     /// Those of reading and writing.
     pub fn time<E: Display>(&mut self, amount: Amount, mut run: impl FnMut() -> Result<f64, E>) -> io::Result<()> {
         self.answer(&format_args!("ready {amount}"))?;
         while let Some(line) = self.line()? {
-            if line != RUN {
+            let Some(after) = warm_up(&line) else {
                 self.next = Some(line);
                 break;
-            }
-            match run() {
+            };
+            let mut spent = 0.0;
+            let mut warm = || -> Result<f64, E> {
+                while spent < after {
+                    spent += run()?;
+                }
+                run()
+            };
+            match warm() {
                 Ok(seconds) => self.answer(&seconds)?,
                 Err(error) => self.refuse(&error)?,
             }

@@ -153,12 +153,17 @@ fn requests_parse_or_explain_themselves() {
         let error = wrong.parse::<Request>().expect_err("no request").to_string();
         assert!(error.contains(wrong), "{error}");
     }
-    assert!("run".parse::<Request>().is_err_and(|e| e.to_string().contains("prepare a case")));
+    for early in ["run", "run after=0.02"] {
+        assert!(early.parse::<Request>().is_err_and(|e| e.to_string().contains("prepare a case")));
+    }
+    for wrong in ["run after=", "run after=soon", "run twice"] {
+        assert!(wrong.parse::<Request>().is_err_and(|e| e.to_string().contains("correct the request")));
+    }
 }
 
 #[test]
 fn a_case_is_served_until_another_request_comes() {
-    let requests = "run\nsgd len=4 | update | threads=1\nrun\nrun\nrun\npeak threads=1\n";
+    let requests = "run\nsgd len=4 | update | threads=1\nrun\nrun\nrun\nrun after=2\npeak threads=1\n";
     let mut answers = Vec::new();
     let mut session = Session::new(requests.as_bytes(), &mut answers);
     let request = session.next_request().expect("input");
@@ -174,5 +179,5 @@ fn a_case_is_served_until_another_request_comes() {
     let answers = String::from_utf8(answers).expect("text");
     let answers: Vec<&str> = answers.lines().collect();
     assert!(answers[0].starts_with("error: request"), "{}", answers[0]);
-    assert_eq!(answers[1..], ["ready bytes=48", "0.25", "error: tired", "0.75"]);
+    assert_eq!(answers[1..], ["ready bytes=48", "0.25", "error: tired", "0.75", "1.5"]);
 }
