@@ -3,7 +3,6 @@
 
 use super::dispatch::Kernels;
 use super::sweep::Sweep;
-use super::tile::Line;
 use shardmark_tensor::Real;
 use std::ops::Range;
 
@@ -15,6 +14,17 @@ const CHUNK: usize = 4096;
 const STRIP: usize = 8;
 /// Bytes of all gradients of chunks.
 const CHUNK_BYTES: usize = 16 << 20;
+
+/// A line of outputs along which the weight gradient is summed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Offset of the first output's inputs in x.
+    pub x: usize,
+    /// Offset of the first output in dy.
+    pub y: usize,
+    /// Outputs.
+    pub len: usize,
+}
 
 /// How the work is cut into parts.
 pub(super) struct Split {
@@ -98,6 +108,21 @@ impl Strips {
     /// Tiles of a strip.
     pub fn tiles(self, strip: usize) -> Range<usize> {
         strip * self.tiles / self.len()..(strip + 1) * self.tiles / self.len()
+    }
+
+    /// The runs that some strips of all rows are in, and their part of each.
+    pub fn runs(self, strips: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let rows = strips.start / self.len()..strips.end.div_ceil(self.len());
+        rows.map(move |row| {
+            let first = row * self.len();
+            let [start, end] = [strips.start, strips.end].map(|strip| strip.clamp(first, first + self.len()) - first);
+            (row, self.columns(self.tiles(start).start..self.tiles(end - 1).end))
+        })
+    }
+
+    /// Reduction elements of some tiles.
+    fn columns(self, tiles: Range<usize>) -> Range<usize> {
+        self.span(tiles.start).start..self.span(tiles.end - 1).end
     }
 
     /// Reduction elements of a tile.

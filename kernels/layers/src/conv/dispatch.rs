@@ -3,8 +3,8 @@
 use super::dot::{self, DotTile, MAX_OUTS};
 use super::fill::{self, Run};
 use super::simd::{Portable, Simd};
-use super::tile::{self, GatherTile, LONG, WeightTile};
-use super::weights::{self, TapsTile};
+use super::tile::{self, GatherTile, LONG};
+use super::weights::{self, TapsTile, WeightTile};
 use super::winograd::{self, Filters, Tiles};
 use shardmark_tensor::Real;
 use std::any::Any;
@@ -192,7 +192,7 @@ macro_rules! kernels {
         $(#[$features])?
         unsafe fn weights<const ROWS: usize, const VECS: usize>(tile: &WeightTile<$t>) {
             // SAFETY: handed on to the caller.
-            unsafe { tile::weights::<$simd, ROWS, VECS>(tile) }
+            unsafe { weights::weights::<$simd, ROWS, VECS>(tile) }
         }
         $(#[$features])?
         unsafe fn weights_taps<const STREAMS: usize, const VECS: usize>(tile: &TapsTile<$t>) {

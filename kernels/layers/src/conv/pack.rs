@@ -75,15 +75,6 @@ impl ChannelBlock {
     }
 }
 
-/// Copies the first `to.len()` elements, a few at most, without a call.
-#[inline(always)]
-pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
-    let from = &from[..to.len()];
-    let ((to, to_rest), (from, from_rest)) = (to.as_chunks_mut::<16>(), from.as_chunks::<16>());
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    to_rest.iter_mut().zip(from_rest).for_each(|(to, from)| *to = *from);
-}
-
 impl Blocks {
     /// Channels rounded up to vectors.
     pub fn padded(&self) -> usize {

@@ -4,8 +4,6 @@
 //! in registers while the reduction runs; a step loads VECS weight vectors and broadcasts one input per output.
 //! `gather_taps` is the same for one vector of output channels and TAPS taps along W at stride 1: there, a broadcast
 //! input serves the TAPS outputs that read it, since one load for one multiply-add would bind the kernel to the loads.
-//! `weights` (weight gradient): ROWS reduction elements x VECS vectors of output channels stay in registers while the
-//! kernel walks along outputs; a step loads VECS gradient vectors and broadcasts ROWS neighbouring inputs.
 //!
 //! Channels are last, so that the inputs `x[w*stride .. +KW, 0..C]` of an output are one contiguous run: few input
 //! channels need no kernel of their own.
@@ -265,112 +263,6 @@ unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize
                     let sums = acc[s][p].map(|sum| S::max(sum, S::mul(sum, slope)));
                     store_channels::<S, VECS>(t.y[s].add(p * t.y_step), sums, t.tail);
                 }
-            }
-        }
-    }
-}
-
-/// A line of outputs along which the weight gradient is summed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    /// Offset of the first output's inputs in x.
-    pub x: usize,
-    /// Offset of the first output in dy.
-    pub y: usize,
-    /// Outputs.
-    pub len: usize,
-}
-
-/// A tile of the weight gradient.
-pub(super) struct WeightTile<'a, T> {
-    /// The tile's first input of the output at offset 0.
-    pub x: *const T,
-    /// Elements of x from one output of a line to the next.
-    pub x_step: usize,
-    /// Lines of outputs.
-    pub lines: &'a [Line],
-    /// Their gradients `[outputs][VECS * LANES]`, in order.
-    pub dy: *const T,
-    /// The tile's first weight gradient.
-    pub dw: *mut T,
-    /// Elements of dw from one reduction element to the next.
-    pub dw_step: usize,
-    /// Channels of the last vector that exist.
-    pub tail: usize,
-    /// Whether to add to dw, or to overwrite it.
-    pub add: bool,
-}
-
-/// Outputs of which the inputs are asked for ahead: some tens of cycles, as the second-level cache needs.
-const AHEAD: usize = 6;
-
-/// Sums the contributions of some outputs to one tile of the weight gradient.
-///
-/// # Safety
-/// The CPU has S; every position that the tile describes lies inside its array.
-#[inline(always)]
-pub(super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: usize>(t: &WeightTile<S::T>) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        // The gradient arrives in the cache while the sums are computed.
-        for r in 0..ROWS {
-            for v in 0..VECS {
-                prefetch(t.dw.wrapping_add(r * t.dw_step + v * S::LANES));
-            }
-        }
-        let mut acc = [[S::zero(); VECS]; ROWS];
-        let mut dy = t.dy;
-        for line in t.lines {
-            let mut x = t.x.add(line.x);
-            let mut left = line.len;
-            // A line is never empty; a loop that tests first would keep two copies of the sums.
-            loop {
-                prefetch(x.wrapping_add(AHEAD * t.x_step));
-                add_output::<S, ROWS, VECS>(&mut acc, x, dy);
-                x = x.add(t.x_step);
-                if left == 1 {
-                    dy = dy.add(VECS * S::LANES);
-                    break;
-                }
-                prefetch(x.wrapping_add(AHEAD * t.x_step));
-                add_output::<S, ROWS, VECS>(&mut acc, x, dy.add(VECS * S::LANES));
-                x = x.add(t.x_step);
-                dy = dy.add(2 * VECS * S::LANES);
-                left -= 2;
-                if left == 0 {
-                    break;
-                }
-            }
-        }
-        for r in 0..ROWS {
-            let at = t.dw.add(r * t.dw_step);
-            let mut sum = acc[r];
-            if t.add {
-                let before = load_channels::<S, VECS>(at, t.tail);
-                sum = std::array::from_fn(|v| S::add(before[v], sum[v]));
-            }
-            store_channels::<S, VECS>(at, sum, t.tail);
-        }
-    }
-}
-
-/// Adds one output's products of inputs and gradients.
-///
-/// # Safety
-/// As for the kernels.
-#[inline(always)]
-unsafe fn add_output<S: Simd, const ROWS: usize, const VECS: usize>(
-    acc: &mut [[S::V; VECS]; ROWS],
-    x: *const S::T,
-    dy: *const S::T,
-) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        let g: [S::V; VECS] = std::array::from_fn(|v| S::load(dy.add(v * S::LANES)));
-        for r in 0..ROWS {
-            let x = S::splat(x.add(r));
-            for v in 0..VECS {
-                acc[r][v] = S::mul_add(x, g[v], acc[r][v]);
             }
         }
     }

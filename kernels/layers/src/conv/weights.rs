@@ -3,36 +3,46 @@
 //! Where neighbouring outputs share inputs (kernels wider than their stride): group of outputs / block of output
 //! channels / run of the reduction / tile. A group's gradients are copied to a contiguous panel, which stays in the
 //! first-level cache while all tiles of the reduction walk along it. Where they share none (1x1, dense, 2x2 at stride 2)
-//! the inputs of a tile are copied too, or a power of two of channels would put all outputs' inputs into the same few
-//! sets of the caches: group / tile of the reduction / block, with the panels of all blocks in the second-level cache. So
-//! it is where outputs are few: the gradient is then written in the order of memory.
+//! the inputs of a tile are copied too if many blocks read them, or a power of two of channels would put all outputs'
+//! inputs into the same few sets of the caches: group / tile of the reduction / block, with the panels of all blocks in the
+//! second-level cache. So it is where outputs are few: the gradient is then written in the order of memory. Tiles ask for
+//! the memory of the next group, a line of the cache with each output: many requests at once would stop the sums until all
+//! are there.
 //!
 //! What a team shares, by sizes alone: chunks of the outputs, each summed into a gradient of its own while that is small
 //! beside the outputs; and blocks and rows of the gradient where chunks are few.
 
+mod apart;
 mod taps;
+mod tile;
 
-use super::cut::{Split, list_lines, strips};
-use super::dispatch::Kernels;
-use super::pack::{Aligned, Blocks, ChannelBlock, copy};
+use super::cut::{Line, Split, list_lines, strips};
+use super::dispatch::{Kernels, MAX_VECS};
+use super::fill::Run;
+use super::pack::{Aligned, Blocks, ChannelBlock};
 use super::sweep::Sweep;
-use super::tile::{Line, WeightTile};
-use crate::simd::{prefetch, prefetch_second};
+use crate::simd::prefetch;
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
 pub(super) use taps::{TapsTile, weights_taps};
+use tile::{PIECE, PIECE_LINES};
+pub(super) use tile::{WeightTile, weights};
 
 /// Outputs of a group: sums over a group are added to the gradient, so the group also bounds the rounding error.
 const GROUP: usize = 192;
 /// The same for a gradient that does not stay in the second-level cache from group to group.
 const LONG_GROUP: usize = 512;
-/// Bytes of a gradient that does, and of the panels of all blocks.
+/// Bytes of a gradient that does.
 const CACHED: usize = 1 << 20;
 /// Outputs so few that a gradient is written as fast as memory takes it: in whole rows, not block by block.
 const FEW_OUTPUTS: usize = 32;
-/// Blocks that are worth copying the inputs that they share.
-const BLOCKS_APART: usize = 8;
+/// Blocks that are worth copying the inputs that they share, ...
+const BLOCKS_APART: usize = 4;
+/// ... or so many if an output has few inputs.
+const BLOCKS_FEW_INPUTS: usize = 2;
+/// Inputs that are few: they share their lines of the cache with many tiles, and their sets with few outputs.
+const FEW_INPUTS: usize = 96;
 /// Input channels from which on no tile lies across two taps, and those of the same channels follow each other: what one
 /// has loaded is there for the next.
 const CHANNELS_BY_TAP: usize = 48;
@@ -54,6 +64,8 @@ pub(super) struct Scratch<T> {
 struct Panels<T> {
     dy: Aligned<T>,
     x: Aligned<T>,
+    /// Addresses of what the next group reads.
+    ahead: Vec<usize>,
 }
 
 /// Overwrites `dw` with the gradient of the weights `[rows * run][channels]`, the sum over the outputs of a box; a run is
@@ -86,12 +98,13 @@ pub(super) fn sum<T: Real>(
     let bytes = std::mem::size_of_val(dw);
     let blocks = Blocks { channels, lanes: kernels.lanes };
     let outputs = sweep.outputs();
-    let apart = (sweep.x_step[3] >= run || outputs <= FEW_OUTPUTS) && blocks.count() >= BLOCKS_APART;
-    let most = match (apart, bytes > CACHED) {
-        (true, _) => (CACHED / (channels.min(WIDE) * T::BYTES)).clamp(GROUP, LONG_GROUP),
-        (false, true) => LONG_GROUP,
-        (false, false) if channels <= kernels.lanes => 2 * GROUP,
-        (false, false) => GROUP,
+    let least = if run <= FEW_INPUTS { BLOCKS_FEW_INPUTS } else { BLOCKS_APART };
+    let apart = (sweep.x_step[3] >= run || outputs <= FEW_OUTPUTS) && blocks.count() >= least;
+    let most = match bytes > CACHED {
+        _ if apart => GROUP,
+        true => LONG_GROUP,
+        false if channels <= kernels.lanes => 2 * GROUP,
+        false => GROUP,
     };
     list_lines(&sweep, most, lines, groups);
     let split = if apart {
@@ -209,33 +222,37 @@ impl<T: Real> Problem<'_, T> {
     /// All inputs and gradients of the lines lie inside `x` and `dy`; `dw` has `rows * run * channels` elements, and nobody
     /// else touches those of the target's blocks and rows.
     unsafe fn sum_group(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
-        let Problem { kernels, x, dy, taps, run, blocks: Blocks { channels, lanes }, .. } = *self;
-        for (i, block) in self.blocks.all().skip(target.blocks.start).take(target.blocks.len()).enumerate() {
-            // The first block asks for the inputs, which all of them read.
-            let leads = i == 0;
+        let Problem { kernels, x, taps, run, blocks: Blocks { channels, lanes }, .. } = *self;
+        let outputs = group.len();
+        let blocks = || self.blocks.all().skip(target.blocks.start).take(target.blocks.len());
+        let mut list = std::mem::take(&mut panels.ahead);
+        list.clear();
+        if blocks().any(|block| !self.by_taps(block.vecs, group.lines)) {
+            // What neighbours share is there already, but for one step in the last row.
+            let last = target.rows.end - 1..target.rows.end;
+            let (new, len) = if self.x_step < run { (last, self.x_step) } else { (target.rows.clone(), run) };
+            let runs = new.map(|row| self.rows[row]..self.rows[row] + len);
+            self.list_ahead(group.next, &target.blocks, runs, &mut list);
+        }
+        let mut ahead = list.chunks(outputs.div_ceil(PIECE_LINES));
+        for (i, block) in blocks().enumerate() {
             if self.by_taps(block.vecs, group.lines) {
+                // The first block asks for the inputs, which all of them read.
                 // SAFETY: by this function's contract.
-                unsafe { self.sum_taps(group, target, block, leads, panels) };
+                unsafe { self.sum_taps(group, target, block, i == 0, panels) };
                 continue;
             }
-            let (width, existing) = (block.vecs * lanes, block.existing(lanes));
-            panels.dy.resize(group.len() * width);
-            self.fill_panel(group.lines, &dy[block.first..], width, existing, panels.dy.as_mut_slice());
+            let width = block.vecs * lanes;
+            panels.dy.resize(outputs * width);
+            // SAFETY: by this function's contract.
+            unsafe { self.fill_panel(group.lines, &block, panels.dy.as_mut_slice().as_mut_ptr()) };
             let by_rows = kernels.weights[block.vecs - 1];
             let per_tap = run / taps;
             let tiles = per_tap.div_ceil(by_rows.len());
-            let share = group.share(target.rows.len() * tiles * taps);
-            let mut ahead = group.ahead();
             for row in target.rows.clone() {
                 for t in 0..tiles * taps {
                     let (tile, tap) = (t / taps, t % taps);
                     let [lo, hi] = [tile, tile + 1].map(|tile| tap * per_tap + tile * per_tap / tiles);
-                    ahead.by_ref().take(share).for_each(|(line, i)| {
-                        self.prefetch_gradients(line, i, block.first..block.first + existing);
-                        if leads {
-                            self.prefetch_inputs(line, i);
-                        }
-                    });
                     let tile = WeightTile {
                         x: x[self.rows[row] + lo..].as_ptr(),
                         x_step: self.x_step,
@@ -246,90 +263,59 @@ impl<T: Real> Problem<'_, T> {
                         dw_step: channels,
                         tail: block.tail,
                         add: target.add,
+                        ahead: ahead.next().unwrap_or(&[]),
                     };
                     // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
                     unsafe { by_rows[hi - lo - 1](&tile) }
                 }
             }
         }
+        panels.ahead = list;
     }
 
-    /// The same for outputs that share no inputs, or few; the target's rows are strips.
+    /// Copies the gradients of the lines' outputs, the channels of a block, to `[outputs][width]`; what lies in the other
+    /// lanes is never used.
     ///
     /// # Safety
-    /// As for [`Problem::sum_group`].
-    unsafe fn sum_apart(&self, group: &Group, target: &Target<T>, panels: &mut Panels<T>) {
-        let Problem { kernels, x, dy, run, blocks: Blocks { channels, lanes }, .. } = *self;
-        let outputs = group.len();
-        let blocks = || self.blocks.all().skip(target.blocks.start).take(target.blocks.len());
-        let first = blocks().next().map_or(0, |block| block.first);
-        let panel_of = |block: &ChannelBlock| (block.first - first) * outputs;
-        panels.dy.resize(blocks().map(|block| block.vecs * lanes).sum::<usize>() * outputs);
-        for block in blocks() {
-            let panel = &mut panels.dy.as_mut_slice()[panel_of(&block)..];
-            self.fill_panel(group.lines, &dy[block.first..], block.vecs * lanes, block.existing(lanes), panel);
-        }
-        let strips = strips(kernels, run);
-        let calls =
-            target.rows.clone().map(|s| strips.tiles(s % strips.len()).len()).sum::<usize>() * target.blocks.len();
-        let share = group.share(calls);
-        let mut ahead = group.ahead();
-        let line = [Line { x: 0, y: 0, len: outputs }];
-        for strip in target.rows.clone() {
-            let (row, tiles) = (strip / strips.len(), strips.tiles(strip % strips.len()));
-            let span = strips.span(tiles.start).start..strips.span(tiles.end - 1).end;
-            panels.x.resize(outputs * span.len());
-            self.fill_inputs(
-                group.lines,
-                &x[self.rows[row]..],
-                tiles.clone().map(|t| strips.span(t)),
-                panels.x.as_mut_slice(),
-            );
-            for t in tiles {
-                let Range { start: lo, end: hi } = strips.span(t);
-                for block in blocks() {
-                    ahead.by_ref().take(share).for_each(|(line, i)| self.prefetch_output(line, i));
-                    let tile = WeightTile {
-                        x: panels.x.as_slice()[(lo - span.start) * outputs..].as_ptr(),
-                        x_step: hi - lo,
-                        lines: &line,
-                        dy: panels.dy.as_slice()[panel_of(&block)..].as_ptr(),
-                        // SAFETY: an element of dw.
-                        dw: unsafe { target.dw.add((row * run + lo) * channels + block.first) },
-                        dw_step: channels,
-                        tail: block.tail,
-                        add: target.add,
-                    };
-                    // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
-                    unsafe { kernels.weights[block.vecs - 1][hi - lo - 1](&tile) }
-                }
-            }
-        }
-    }
-
-    /// Copies the inputs in `spans` of each of the lines' outputs to `[span][outputs][inputs]`.
-    fn fill_inputs(&self, lines: &[Line], x: &[T], spans: impl Iterator<Item = Range<usize>> + Clone, panel: &mut [T]) {
-        let outputs = lines.iter().map(|l| l.len).sum::<usize>();
-        let positions = lines.iter().flat_map(|line| (0..line.len).map(move |i| line.x + i * self.x_step));
-        for (i, at) in positions.enumerate() {
-            let mut first = 0;
-            for span in spans.clone() {
-                copy(&mut panel[first + i * span.len()..][..span.len()], &x[at + span.start..]);
-                first += outputs * span.len();
-            }
-        }
-    }
-
-    /// Copies the gradients of the lines' outputs, `existing` channels each, to `[outputs][width]`; what lies in the
-    /// other lanes is never used.
-    fn fill_panel(&self, lines: &[Line], dy: &[T], width: usize, existing: usize, panel: &mut [T]) {
-        let mut to = panel;
+    /// All gradients of the lines lie inside `dy`; `to` has room for them.
+    unsafe fn fill_panel(&self, lines: &[Line], block: &ChannelBlock, mut to: *mut T) {
+        let width = block.vecs * self.blocks.lanes;
         for line in lines {
-            let (here, rest) = to.split_at_mut(line.len * width);
-            for (to, from) in here.chunks_exact_mut(width).zip(dy[line.y..].chunks(self.y_step)) {
-                copy(&mut to[..existing], from);
+            let from = self.dy[line.y + block.first..].as_ptr();
+            let channels = block.existing(self.blocks.lanes);
+            let run = Run { from, from_step: self.y_step, to, to_step: width, len: line.len, channels };
+            // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
+            unsafe {
+                (self.kernels.rows)(&run);
+                to = to.add(line.len * width);
             }
-            to = rest;
+        }
+    }
+
+    /// Lists the memory of the gradients of some blocks and of the inputs at `runs` from the first of every output.
+    fn list_ahead(
+        &self,
+        lines: &[Line],
+        blocks: &Range<usize>,
+        runs: impl Iterator<Item = Range<usize>>,
+        list: &mut Vec<usize>,
+    ) {
+        let mut add = |from: &[T], count: usize, step: usize, len: usize| {
+            let (count, len) = if step == len { (1, count * len) } else { (count, len) };
+            for i in 0..count {
+                let first = from.as_ptr().addr() + i * step * T::BYTES;
+                list.extend((first..first + len * T::BYTES).step_by(PIECE));
+            }
+        };
+        let width = MAX_VECS * self.blocks.lanes;
+        let channels = blocks.start * width..self.blocks.channels.min(blocks.end * width);
+        for line in lines {
+            add(&self.dy[line.y + channels.start..], line.len, self.y_step, channels.len());
+        }
+        for run in runs {
+            for line in lines {
+                add(&self.x[line.x + run.start..], line.len, self.x_step, run.len());
+            }
         }
     }
 
@@ -343,15 +329,5 @@ impl<T: Real> Problem<'_, T> {
     fn prefetch_inputs(&self, line: &Line, i: usize) {
         let x = self.x[line.x + i * self.x_step + self.rows[self.rows.len() - 1]..].as_ptr();
         (0..self.x_step).step_by(64 / T::BYTES).for_each(|c| prefetch(x.wrapping_add(c)));
-    }
-
-    /// Asks for all gradients and inputs of an output in the second-level cache: they are copied before they are used.
-    fn prefetch_output(&self, line: &Line, i: usize) {
-        let dy = self.dy[line.y + i * self.y_step..].as_ptr();
-        (0..self.blocks.channels).step_by(64 / T::BYTES).for_each(|c| prefetch_second(dy.wrapping_add(c)));
-        for row in self.rows {
-            let x = self.x[line.x + i * self.x_step + row..].as_ptr();
-            (0..self.run).step_by(64 / T::BYTES).for_each(|c| prefetch_second(x.wrapping_add(c)));
-        }
     }
 }

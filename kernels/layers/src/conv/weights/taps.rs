@@ -8,8 +8,8 @@
 
 use super::super::dispatch::MAX_STREAMS;
 use super::super::simd::Simd;
-use super::super::tile::{Line, TAPS, load_channels, store_channels};
-use super::{Group, Panels, Problem, Target};
+use super::super::tile::{TAPS, load_channels, store_channels};
+use super::{Group, Line, Panels, Problem, Target};
 use crate::simd::prefetch;
 use shardmark_tensor::Real;
 
@@ -184,7 +184,8 @@ impl<T: Real> Problem<'_, T> {
         let in_place = y_step == width && block.existing(lanes) == width;
         if !in_place {
             panels.dy.resize(group.len() * width);
-            self.fill_panel(group.lines, &dy[block.first..], width, block.existing(lanes), panels.dy.as_mut_slice());
+            // SAFETY: by this function's contract.
+            unsafe { self.fill_panel(group.lines, &block, panels.dy.as_mut_slice().as_mut_ptr()) };
         }
         let dense = y_step <= width && tiles <= FEW_TILES;
         for t in 0..tiles {

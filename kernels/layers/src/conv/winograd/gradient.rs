@@ -4,11 +4,11 @@
 //! What a team shares, by sizes alone: groups of chunks, each with sums of its own while these are small; and ranges of
 //! output channels where groups are few.
 
-use super::super::cut::ranges;
+use super::super::cut::{Line, ranges};
 use super::super::dispatch::Kernels;
 use super::super::pack::{Aligned, Blocks};
 use super::super::sweep::Sweep;
-use super::super::tile::{Line, WeightTile};
+use super::super::weights::WeightTile;
 use super::chunks::{Chunk, Layout, Tiling};
 use super::{Axes, Filters, POINTS, TAPS};
 use shardmark_host::{PerThread, SharedMut, Team};
@@ -156,6 +156,7 @@ impl<T: Real> Problem<'_, T> {
                 dw_step,
                 tail: self.kernels.lanes,
                 add,
+                ahead: &[],
             };
             // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
             unsafe { by_rows[end - first - 1](&tile) }
