@@ -10,6 +10,10 @@ use std::ops::Range;
 const PARTS: usize = 8;
 /// Outputs that are worth a gradient of their own.
 const CHUNK: usize = 4096;
+/// The same where outputs share no inputs and parts are few.
+const CHUNK_APART: usize = 768;
+/// Bytes of a part's gradient that stay in the second-level cache beside what is copied.
+const PART_BYTES: usize = 512 << 10;
 /// Tiles whose inputs are copied at once where outputs share none: some cache lines of each output.
 const STRIP: usize = 8;
 /// Bytes of all gradients of chunks.
@@ -36,12 +40,28 @@ pub(super) struct Split {
 }
 
 impl Split {
-    pub fn new(outputs: usize, bytes: usize, groups: usize, blocks: usize, rows: usize) -> Self {
-        let most = (CHUNK_BYTES / bytes).clamp(1, 2 * PARTS);
-        let chunks = (outputs / CHUNK).clamp(1, most).min(groups);
+    /// Where outputs share inputs.
+    pub fn shared(outputs: usize, bytes: usize, groups: usize, blocks: usize, rows: usize) -> Self {
+        let chunks = chunks(outputs / CHUNK, bytes, groups);
         let block_ranges = ranges(blocks, PARTS.div_ceil(chunks));
         let row_ranges = ranges(rows, PARTS.div_ceil(chunks * block_ranges));
         Split { chunks, blocks: [blocks, block_ranges], rows: [rows, row_ranges] }
+    }
+
+    /// Where they share none: every part copies the gradients of its outputs, so chunks come first, then strips, of which a
+    /// part has no more than stay in the second-level cache; blocks are cut into `block_ranges`.
+    pub fn apart(
+        outputs: usize,
+        bytes: usize,
+        groups: usize,
+        [blocks, block_ranges]: [usize; 2],
+        strips: usize,
+    ) -> Self {
+        let least = bytes.div_ceil(PART_BYTES);
+        let enough = PARTS.div_ceil(least).max(outputs / CHUNK);
+        let chunks = chunks((outputs / CHUNK_APART).min(enough), bytes, groups);
+        let row_ranges = ranges(strips, PARTS.div_ceil(chunks).max(least));
+        Split { chunks, blocks: [blocks, block_ranges], rows: [strips, row_ranges] }
     }
 
     pub fn parts(&self) -> usize {
@@ -56,6 +76,12 @@ impl Split {
         let (row, block) = (rest % self.rows[1], rest / self.rows[1]);
         (chunk, cut(self.blocks, block), cut(self.rows, row))
     }
+}
+
+/// Chunks of outputs, as many as are worth it, no more than there is room for.
+fn chunks(worth: usize, bytes: usize, groups: usize) -> usize {
+    let most = (CHUNK_BYTES / bytes).clamp(1, 2 * PARTS);
+    worth.clamp(1, most).min(groups)
 }
 
 /// Ranges that `count` is cut into where `enough` will do: of equal length, if there are then not many more.

@@ -109,11 +109,10 @@ pub(super) fn sum<T: Real>(
     list_lines(&sweep, most, lines, groups);
     let split = if apart {
         let strips = rows.len() * strips(kernels, run).len();
-        let mut split = Split::new(outputs, bytes, groups.len(), 1, strips);
-        split.blocks = [blocks.count(), channels.div_ceil(WIDE)];
-        split
+        let blocks = [blocks.count(), channels.div_ceil(WIDE)];
+        Split::apart(outputs, bytes, groups.len(), blocks, strips)
     } else {
-        Split::new(outputs, bytes, groups.len(), blocks.count(), rows.len())
+        Split::shared(outputs, bytes, groups.len(), blocks.count(), rows.len())
     };
     let len = dw.len();
     if partial.len() < len * (split.chunks - 1) {
