@@ -4,7 +4,7 @@
 //! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache. The two
 //! outer loops are the parts that a team shares.
 //!
-//! Where an output's inputs are one run that no other output reads (1x1, dense) and there are many blocks, a chunk's
+//! Where neighbouring outputs share no inputs (1x1, dense, 2x2 at stride 2) and there are many blocks, a chunk's
 //! inputs are copied to the order in which the tiles read them, a stretch of the reduction at a time.
 
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
@@ -147,7 +147,8 @@ impl<T: Real> Plan<T> {
         let per = outputs_per_segment(vecs);
         let segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
         let many = packed.blocks.count() >= BLOCKS_COPIED;
-        let copied = inputs.rows * inputs.taps == 1 && (many && vecs == MAX_VECS || inner > 1);
+        let apart = inputs.rows * inputs.taps == 1 || sweep.x_step[3] >= inputs.taps * inputs.channels;
+        let copied = apart && many && vecs == MAX_VECS || inner > 1;
         let mut by_segments = if copied { kernels.copied[vecs - 1] } else { kernels.gather[vecs - 1] };
         if !copied && (segments.x_step * T::BYTES).is_multiple_of(SAME_SET) {
             by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
@@ -179,9 +180,8 @@ unsafe fn run_part<T: Real, I: Iterator<Item = ChannelBlock>>(
         let slices = stretch * all / stretches..(stretch + 1) * all / stretches;
         if plan.copied && (stretches > 1 || buffers.copied != id) {
             buffers.copied = id;
-            let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
             // SAFETY: by this function's contract.
-            unsafe { copy_inputs(job, plan, buffers, tiles, stretch) }
+            unsafe { copy_inputs(job, plan, buffers, tiles, reduction, slices.clone()) }
         }
         for (i, block) in blocks().enumerate() {
             let first = if stretches > 1 { i * sums_of_block } else { 0 };
@@ -200,30 +200,33 @@ unsafe fn copy_inputs<T: Real>(
     plan: &Plan<T>,
     buffers: &mut Buffers<T>,
     tiles: usize,
-    stretch: Range<usize>,
+    reduction: &Reduction,
+    slices: Range<usize>,
 ) {
+    let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
     let Buffers { segments, inputs, .. } = buffers;
     let Segments { per, x_step, .. } = plan.segments;
     let first_of = |tile: usize| tile * segments.len() / tiles;
-    let first = job.rows[0] + stretch.start * job.inner;
-    let x = job.x[first..].as_ptr();
     inputs.resize(segments.len() * per * stretch.len() + job.kernels.lanes);
     let inputs = inputs.as_mut_slice().as_mut_ptr();
     if job.inner == 1 {
         for t in 0..tiles {
-            let mut rows = [x; ROWS_COPIED];
             let members = &segments[first_of(t)..first_of(t + 1)];
             let count = members.len() * per;
-            for (o, row) in rows[..count].iter_mut().enumerate() {
-                *row = row.wrapping_add(members[o / per].x + o % per * x_step);
-            }
-            // SAFETY: the rows are the inputs of outputs; the buffer has room for all tiles and a vector.
-            unsafe {
-                (job.kernels.transpose)(&rows[..count], stretch.len(), inputs.add(first_of(t) * per * stretch.len()))
+            let mut to = first_of(t) * per * stretch.len();
+            for run in reduction.runs(slices.clone()) {
+                let mut rows = [job.x[run.offset..].as_ptr(); ROWS_COPIED];
+                for (o, row) in rows[..count].iter_mut().enumerate() {
+                    *row = row.wrapping_add(members[o / per].x + o % per * x_step);
+                }
+                // SAFETY: the rows are the inputs of outputs; the buffer has room for all tiles and a vector.
+                unsafe { (job.kernels.transpose)(&rows[..count], run.len, inputs.add(to)) }
+                to += run.len * count;
             }
         }
         return;
     }
+    let x = job.x[job.rows[0] + stretch.start * job.inner..].as_ptr();
     // A line of x has inputs of several tiles: it is still in a cache when the second needs it.
     for first in (0..stretch.len()).step_by(LINES_COPIED) {
         let len = LINES_COPIED.min(stretch.len() - first);

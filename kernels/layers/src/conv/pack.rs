@@ -344,6 +344,19 @@ impl Reduction {
         *first..first + self.pieces[pieces.clone()].iter().map(|piece| piece.len).sum::<usize>()
     }
 
+    /// The inputs of some slices, those that adjoin each other as one piece.
+    pub fn runs(&self, slices: Range<usize>) -> impl Iterator<Item = Piece> {
+        let pieces = self.slices[slices.start].0.start..self.slices[slices.end - 1].0.end;
+        let mut pieces = self.pieces[pieces].iter().copied().peekable();
+        std::iter::from_fn(move || {
+            let mut run = pieces.next()?;
+            while let Some(piece) = pieces.next_if(|piece| piece.offset == run.offset + run.len) {
+                run.len += piece.len;
+            }
+            Some(run)
+        })
+    }
+
     /// Cuts the reduction over inputs whose rows start at the offsets `rows`; by taps, the pieces of the first tap stand for
     /// all. The cuts depend on the sizes only, so that every output is summed in the same order whatever sub-box it is
     /// computed in.
