@@ -144,9 +144,12 @@ impl Inputs {
     }
 
     /// The runs of adjoining inputs in the order in which they are summed, as first input and length; by taps, those of the
-    /// first tap stand for all.
+    /// first tap stand for all. The taps of a row with one block of channels adjoin.
     fn runs(&self, by_taps: bool) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let inputs = *self;
+        let mut inputs = *self;
+        if !by_taps && inputs.channel_blocks().count() == 1 {
+            (inputs.taps, inputs.channels) = (1, inputs.taps * inputs.channels);
+        }
         let taps = if by_taps { 1 } else { inputs.taps };
         let blocks = (0..inputs.rows).flat_map(move |row| inputs.channel_blocks().map(move |block| (row, block)));
         blocks.flat_map(move |(row, block)| {
@@ -267,22 +270,27 @@ impl<T: Real> Packed<T> {
         let Packed { kernels, blocks: Blocks { channels, lanes }, inputs, .. } = *self;
         let (width, existing) = (block.vecs * lanes, block.existing(lanes));
         let taps = if inputs.by_taps(block.vecs) { TAPS } else { 1 };
-        for (first, len) in runs {
-            let (here, rest) = to.split_at_mut(len * taps * width);
+        for (first, all) in runs {
+            let (here, rest) = to.split_at_mut(all * taps * width);
             for tap in 0..taps {
-                let first = first + tap * inputs.channels;
-                let (copy, from, from_step) = match &self.order {
-                    Order::Rows => (kernels.rows, first * channels + block.first, channels),
-                    Order::Columns(offsets) => {
-                        let (tap, channel) = (first / inputs.channels, first % inputs.channels);
-                        (kernels.columns, offsets[tap] + block.first * inputs.channels + channel, inputs.channels)
-                    }
-                };
-                let (from, to) = (weight[from..].as_ptr(), here[tap * width..].as_mut_ptr());
-                let run = Run { from, from_step, to, to_step: taps * width, len, channels: existing };
-                // SAFETY: `begin` has checked that all weights are there, and `here` is as long as the runs; the table
-                // holds kernels of an available instruction set.
-                unsafe { copy(&run) }
+                let (mut first, mut left) = (first + tap * inputs.channels, all);
+                while left > 0 {
+                    let (copy, from, from_step, len) = match &self.order {
+                        Order::Rows => (kernels.rows, first * channels + block.first, channels, left),
+                        Order::Columns(offsets) => {
+                            let (tap, channel) = (first / inputs.channels, first % inputs.channels);
+                            let from = offsets[tap] + block.first * inputs.channels + channel;
+                            (kernels.columns, from, inputs.channels, left.min(inputs.channels - channel))
+                        }
+                    };
+                    let from = weight[from..].as_ptr();
+                    let to = here[((all - left) * taps + tap) * width..].as_mut_ptr();
+                    let run = Run { from, from_step, to, to_step: taps * width, len, channels: existing };
+                    // SAFETY: `begin` has checked that all weights are there, and `here` is as long as the runs; the table
+                    // holds kernels of an available instruction set.
+                    unsafe { copy(&run) }
+                    (first, left) = (first + len, left - len);
+                }
             }
             to = rest;
         }
