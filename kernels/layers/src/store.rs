@@ -8,6 +8,10 @@ use shardmark_partition::Region;
 /// that others use too. Tests stream what they can hold.
 const STREAMED: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
+/// The same for outputs that are stored while sums are computed: memory has time to take them, so it pays earlier than in a
+/// pass that does nothing else.
+pub(crate) const STREAMED_BESIDE_SUMS: usize = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+
 /// How strips of an output are stored.
 pub(crate) trait Store {
     /// Whether the stores want the lines of cache that they overwrite.

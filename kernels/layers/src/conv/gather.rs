@@ -12,6 +12,7 @@ use super::fill::Run;
 use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
 use super::sweep::{Segment, Segments, Sweep};
 use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS, UNROLLED};
+use crate::store::{STREAMED_BESIDE_SUMS as STREAMED, fence};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
@@ -120,6 +121,7 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
             // SAFETY: every segment lies inside the box, whose inputs and outputs were checked against the arrays above;
             // no two parts share an output.
             unsafe { run_part(job, &plan, &y, blocks, buffers, chunk.len(), reduction, id) }
+            fence();
         });
     }
 }
@@ -289,6 +291,7 @@ unsafe fn run_tiles<T: Real>(
         tail: block.tail,
         slope: job.slope,
         plain: false,
+        stream: y.len() * T::BYTES >= STREAMED,
     };
     for i in slices {
         let first = reduction.span(i).start;

@@ -53,6 +53,8 @@ pub(super) struct GatherTile<'a, T> {
     pub slope: T,
     /// Whether all results are written as they are: full vectors, no output left out, slope 1.
     pub plain: bool,
+    /// Whether such are stored past the caches; a fence must follow.
+    pub stream: bool,
 }
 
 /// Computes one tile.
@@ -132,7 +134,7 @@ unsafe fn ask<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
     asked: &mut usize,
 ) {
     prefetch_second(t.ahead.wrapping_add(*asked * t.ahead_step));
-    if t.last && *asked < SEGS {
+    if t.last && !(t.plain && t.stream) && *asked < SEGS {
         for p in 0..PER {
             for v in 0..VECS {
                 prefetch(t.y[*asked].wrapping_add(p * t.y_step + v * S::LANES));
@@ -250,7 +252,8 @@ unsafe fn finish<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize
             for s in 0..SEGS {
                 for p in 0..PER {
                     for v in 0..VECS {
-                        S::store(t.y[s].add(p * t.y_step + v * S::LANES), acc[s][p][v]);
+                        let to = t.y[s].add(p * t.y_step + v * S::LANES);
+                        if t.stream { S::stream(to, acc[s][p][v]) } else { S::store(to, acc[s][p][v]) }
                     }
                 }
             }

@@ -8,15 +8,12 @@ use super::super::sweep::Sweep;
 use super::super::tile::{GatherTile, LONG, MAX_SEGS, Piece, UNROLLED};
 use super::chunks::{Chunk, Layout, Tiling};
 use super::{Axes, Filter, POINTS, TAPS, by_taps};
-use crate::store::fence;
+use crate::store::{STREAMED_BESIDE_SUMS as STREAMED, fence};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
 /// Most tiles of a chunk: filters are read once for each chunk, and sums of a block stay in the second-level cache.
 const ROWS: usize = 224;
-/// Bytes of outputs that are stored past the caches: sums for a chunk give memory time to take those of the one before, so it
-/// pays earlier than in a pass that does nothing else. Tests stream what they can hold.
-const STREAMED: usize = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 /// Parts that are enough for a team.
 const PARTS: usize = 8;
 
@@ -205,6 +202,7 @@ impl<T: Real> Products<T> {
             tail: self.lanes,
             slope: T::ONE,
             plain: true,
+            stream: false,
         };
         for point in 0..POINTS {
             for slice in 0..slices {
