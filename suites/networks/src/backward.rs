@@ -90,13 +90,13 @@ impl<T: Float> Trainer<'_, T> {
         self.sweep(&stage.inputs, dy, pending, |trainer, dy, part| trainer.run_backward(i, dy, &mut dx, part))?;
         if let Some(scatter) = &stage.scatter {
             let pending = post(self.comm, scatter, &dx, &mut self.clock.phases)?;
-            finish(self.comm, pending, &mut dx, Arrival::Add, &mut self.clock.phases)?;
+            finish(self.comm, pending, &mut dx, Arrival::Add, &mut self.outbox, &mut self.clock.phases)?;
         }
         let Some((route, wanted)) = &stage.grad_redistribute else { return Ok(dx) };
         let pending = post(self.comm, route, &dx, &mut self.clock.phases)?;
         let mut below = self.pool.stale(*wanted);
         below.copy_from(&dx, &route.local);
-        finish(self.comm, pending, &mut below, Arrival::Overwrite, &mut self.clock.phases)?;
+        finish(self.comm, pending, &mut below, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
         self.pool.give(dx);
         Ok(below)
     }

@@ -87,7 +87,7 @@ impl<T: Float> Trainer<'_, T> {
             let nothing_else = boxes.0[n..].iter().all(|slab| slab.interior.is_empty());
             let is_there = |pending: &mut Pending| waits && (nothing_else || n > 0 && pending.is_there(self.comm));
             if let Some(there) = pending.take_if(is_there) {
-                finish(self.comm, there, source, Arrival::Overwrite, &mut self.clock.phases)?;
+                finish(self.comm, there, source, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
                 waits = false;
             }
             let part = if waits { &slab.interior } else { &slab.whole };
@@ -97,7 +97,7 @@ impl<T: Float> Trainer<'_, T> {
             }
         }
         if let Some(pending) = pending {
-            finish(self.comm, pending, source, Arrival::Overwrite, &mut self.clock.phases)?;
+            finish(self.comm, pending, source, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
         }
         boxes.0[..begun].iter().flat_map(|slab| &slab.sides).try_for_each(|side| run(self, source, side))
     }

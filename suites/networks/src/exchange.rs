@@ -9,6 +9,21 @@ use shardmark_partition::Region;
 use shardmark_tensor::Block;
 use std::time::Instant;
 
+/// Messages that were sent in the last exchange. To wait for them there would be to wait until the peer looks: an MPI library
+/// completes a long send when it is received. When the next exchange's messages are here, it has been.
+#[derive(Default)]
+pub(crate) struct Outbox(Vec<Request>);
+
+impl Outbox {
+    /// Waits for all messages and keeps their buffers.
+    pub fn clear(&mut self, comm: &dyn Comm) -> Result<(), TrainError> {
+        for request in self.0.drain(..) {
+            comm.recycle(comm.wait(request)?);
+        }
+        Ok(())
+    }
+}
+
 /// A transfer whose messages are under way.
 pub(crate) struct Pending {
     recvs: Vec<(Region, Request)>,
@@ -22,10 +37,9 @@ impl Pending {
         !self.recvs.is_empty()
     }
 
-    /// Whether nothing is to be waited for any more. What fails shows when it is waited for.
+    /// Whether all boxes have arrived. What fails shows when it is waited for.
     pub fn is_there(&self, comm: &dyn Comm) -> bool {
-        let mut requests = self.recvs.iter().map(|(_, request)| request).chain(&self.sends);
-        requests.all(|request| comm.test(request).unwrap_or(true))
+        self.recvs.iter().all(|(_, request)| comm.test(request).unwrap_or(true))
     }
 }
 
@@ -59,12 +73,13 @@ pub(crate) enum Arrival {
     Add,
 }
 
-/// Waits for everything and places what arrived into `target`.
+/// Waits for everything to arrive and places it into `target`; what was sent goes to `outbox`.
 pub(crate) fn finish<T: Float>(
     comm: &dyn Comm,
     pending: Pending,
     target: &mut Block<T>,
     arrival: Arrival,
+    outbox: &mut Outbox,
     phases: &mut Phases,
 ) -> Result<(), TrainError> {
     if !pending.receives() && pending.sends.is_empty() {
@@ -79,9 +94,8 @@ pub(crate) fn finish<T: Float>(
         }
         comm.recycle_vec(values);
     }
-    for request in pending.sends {
-        comm.recycle(comm.wait(request)?);
-    }
+    outbox.clear(comm)?;
+    outbox.0.extend(pending.sends);
     lap(start, &mut phases.halo_exposed);
     lap(pending.posted, &mut phases.halo_total);
     Ok(())

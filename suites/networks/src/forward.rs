@@ -50,7 +50,7 @@ impl<T: Float> Trainer<'_, T> {
         let pending = post(self.comm, route, &source, &mut self.clock.phases)?;
         let mut moved = self.pool.stale(x_block);
         moved.copy_from(&source, &route.local);
-        finish(self.comm, pending, &mut moved, Arrival::Overwrite, &mut self.clock.phases)?;
+        finish(self.comm, pending, &mut moved, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
         self.moved_away[i] = Some(source);
         self.tensors[i] = moved;
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::clock::{Phases, lap};
 use crate::error::TrainError;
-use crate::exchange::{Arrival, finish, post};
+use crate::exchange::{Arrival, Outbox, finish, post};
 use crate::stage::Route;
 use shardmark_comm::Comm;
 use shardmark_layers::Float;
@@ -49,7 +49,11 @@ impl HaloExchange {
         let mut phases = Phases::default();
         let start = Instant::now();
         let pending = post(comm, &route, block, &mut phases)?;
-        finish(comm, pending, block, Arrival::Overwrite, &mut phases)?;
+        let mut outbox = Outbox::default();
+        finish(comm, pending, block, Arrival::Overwrite, &mut outbox, &mut phases)?;
+        let sending = Instant::now();
+        outbox.clear(comm)?;
+        phases.add_halo(sending.elapsed().as_secs_f64());
         lap(start, &mut phases.step);
         Ok(phases)
     }

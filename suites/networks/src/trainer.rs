@@ -3,6 +3,7 @@
 use crate::bucket::Bucket;
 use crate::clock::{Clock, lap};
 use crate::error::TrainError;
+use crate::exchange::Outbox;
 use crate::groups::GroupMap;
 use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
@@ -53,6 +54,7 @@ pub struct Trainer<'c, T: Float> {
     /// Gathers what the ranks made of their shares of the buckets; `None` on one rank.
     pub(crate) gather: Option<Box<dyn Comm>>,
     pub(crate) goal: Goal,
+    pub(crate) outbox: Outbox,
     /// Sums under way, or the samples to be summed, in the order of the backward pass.
     pub(crate) sums: VecDeque<Flight>,
     /// Whether gathered samples have to wait: others wait for this rank's gradients.
@@ -130,6 +132,7 @@ impl<'c, T: Float> Trainer<'c, T> {
             input_gradient: Block::default(),
             gather: if comm.size() > 1 { comm.split(Some(0), comm.rank() as u32)? } else { None },
             goal: Goal::Gradients,
+            outbox: Outbox::default(),
             sums: VecDeque::new(),
             held: false,
             shares,
@@ -218,6 +221,7 @@ impl<'c, T: Float> Trainer<'c, T> {
     /// When communication fails.
     pub fn predict(&mut self, input: Block<T>) -> Result<Block<T>, TrainError> {
         self.forward(input, false)?;
+        self.outbox.clear(self.comm)?;
         let prediction = self.tensors.pop().unwrap_or_default();
         self.release_tensors();
         Ok(prediction)

@@ -133,6 +133,9 @@ impl<T: Float> Trainer<'_, T> {
         }
         let result = self.result();
         let Some(gather) = &self.gather else { return Ok(()) };
+        let start = Instant::now();
+        self.outbox.clear(self.comm)?;
+        lap(start, &mut self.clock.phases.halo_exposed);
         while let Some(Flight { layer, request, started }) = self.gathers.pop_front() {
             let start = Instant::now();
             let shares = gather.wait_vec::<T>(request)?;
