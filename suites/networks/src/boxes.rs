@@ -4,12 +4,14 @@
 //! whole slabs are, and at last the sides of those that were begun without it. So the sides, which are thin boxes that
 //! kernels compute slowly, are no larger than the halo's journey is long.
 
+use crate::clock::lap;
 use crate::error::TrainError;
 use crate::exchange::{Arrival, Pending, finish};
 use crate::trainer::Trainer;
 use shardmark_layers::Float;
 use shardmark_partition::{Dim, Region, Span};
 use shardmark_tensor::Block;
+use std::time::Instant;
 
 /// Floating-point operations of a slab: some milliseconds. An MPI library moves long messages, and any communicator the
 /// pieces of a reduction, only while it is called.
@@ -85,8 +87,10 @@ impl<T: Float> Trainer<'_, T> {
                 self.look()?;
             }
             let nothing_else = boxes.0[n..].iter().all(|slab| slab.interior.is_empty());
-            let is_there = |pending: &mut Pending| waits && (nothing_else || n > 0 && pending.is_there(self.comm));
-            if let Some(there) = pending.take_if(is_there) {
+            if waits
+                && (nothing_else || n > 0 && self.is_there(&pending))
+                && let Some(there) = pending.take()
+            {
                 finish(self.comm, there, source, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
                 waits = false;
             }
@@ -100,6 +104,13 @@ impl<T: Float> Trainer<'_, T> {
             finish(self.comm, pending, source, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
         }
         boxes.0[..begun].iter().flat_map(|slab| &slab.sides).try_for_each(|side| run(self, source, side))
+    }
+
+    fn is_there(&mut self, pending: &Option<Pending>) -> bool {
+        let start = Instant::now();
+        let there = pending.as_ref().is_some_and(|pending| pending.is_there(self.comm));
+        lap(start, &mut self.clock.phases.halo_exposed);
+        there
     }
 }
 
