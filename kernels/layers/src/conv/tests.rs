@@ -1,7 +1,8 @@
 //! Exact small-integer cases against the reference on every instruction set, rounding bounds, finite differences, and
-//! sub-boxes to the bit (`bits`).
+//! sub-boxes to the bit (`bits`), tiles against direct sums (`tiles`).
 
 mod bits;
+mod tiles;
 
 use super::local::{BiasScratch, backward_bias};
 use super::{Algorithm, Conv, ConvLayer, ConvTranspose, ISAS, Isa, Local, TransposedLocal, reference};
