@@ -113,6 +113,13 @@ pub fn has_mpi() -> bool {
     Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// Whether a note says that rank 1 was killed, or that it is not known which was: Open MPI does not always tell.
+pub fn names_killed_rank(note: &str) -> bool {
+    ["rank 1 ended by signal 9 (Killed)", "one of the ranks, the launcher does not say which"]
+        .iter()
+        .any(|end| note.ends_with(end))
+}
+
 /// Waits until it is so; a test that waits in vain fails.
 pub fn wait_until(so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::place::{Place, Ran, has_mpi, signal, wait_until};
+use crate::place::{Place, Ran, has_mpi, names_killed_rank, signal, wait_until};
 use shardmark_store::Outcome;
 
 #[test]
@@ -162,14 +162,14 @@ fn only_one_run_works_in_a_folder() {
 }
 
 #[test]
-fn a_killed_mpi_rank_is_named_and_nothing_is_left() {
+fn a_killed_mpi_rank_is_told_and_nothing_is_left() {
     if !has_mpi() {
         return;
     }
     let place = Place::new("mpi", &[20, 1], "transport = 'mpi'\ngrid = '1x3x1x1'");
     let start = Instant::now();
     let ran = place.run(&["run", "s.toml"]);
-    ran.row("1x3x1x1 3 20 failed exit code 137 (killed): rank 1 ended by signal 9 (Killed)");
+    assert!(names_killed_rank(&ran.row("1x3x1x1 3 20 failed exit code 137 (killed): ")));
     ran.row("1x3x1x1 3 1 ok");
     // It takes three seconds; a rank that waited for the killed one would wait for its hang limit of a minute.
     assert!(start.elapsed() < Duration::from_secs(50));
