@@ -75,8 +75,8 @@ impl<T: Float> Trainer<'_, T> {
     }
 
     /// Waits for the sums of the bucket that has been under way longest, or for its samples, makes of them what the goal is,
-    /// and sends that to all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on the rank,
-    /// but not the order of buckets.
+    /// and sends that to all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on
+    /// the rank, but not the order of buckets.
     pub(crate) fn land_one(&mut self) -> Result<(), TrainError> {
         let Some(Flight { layer, request, started }) = self.sums.pop_front() else { return Ok(()) };
         let start = Instant::now();

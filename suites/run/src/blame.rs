@@ -28,7 +28,7 @@ pub fn message(outcome: Outcome, stopped: Option<Stopped>, events: &[Event], sta
         (_, Some(Stopped::Silent)) => said.unwrap_or_else(|| "no sign of life for the hang limit".into()),
         (_, Some(Stopped::Interrupted)) => "stopped by a signal".into(),
         _ => failed.or(said).unwrap_or_else(|| {
-            with(&ended(status), killed_rank(log).or_else(|| unnamed_rank(log)).or_else(|| last(log)))
+            with(&ended(status), killed_rank(log).or_else(|| unnamed_rank(status, log)).or_else(|| last(log)))
         }),
     }
 }
@@ -67,10 +67,12 @@ fn killed_rank(log: &[String]) -> Option<String> {
     })
 }
 
-/// Open MPI ends with a notice of the rank, but now and then (4.1.4: up to half of the time) only with the one before it.
-fn unnamed_rank(log: &[String]) -> Option<String> {
+/// Open MPI ends with a notice of the rank that was killed, but often (4.1.4: more than half of the time on a busy machine)
+/// only with the one before it.
+fn unnamed_rank(status: Status, log: &[String]) -> Option<String> {
+    let killed = matches!(status, Status::Code(code) if code > 128);
     let notice = log.iter().any(|line| line.contains("Per user-direction, the job has been aborted"));
-    notice.then(|| "one of the ranks, the launcher does not say which".into())
+    (killed && notice).then(|| "one of the ranks, the launcher does not say which".into())
 }
 
 /// The last line of the log that says something.
@@ -104,6 +106,8 @@ mod tests {
             say(Status::Code(137), &[], &format!("{notice}\n{open_mpi}")),
             "exit code 137 (killed): rank 1 ended by signal 9 (Killed)"
         );
+        let code = format!("{notice}\nProcess name: [[1,1],1]\nExit code:    7");
+        assert_eq!(say(Status::Code(7), &[], &code), "exit code 7: Exit code:    7");
         let mpich = "=   BAD TERMINATION\n=   RANK 3 PID 99 RUNNING AT host\n=   EXIT CODE: 9";
         assert_eq!(say(Status::Code(9), &[], mpich), "exit code 9: rank 3 ended first");
         assert_eq!(say(Status::Code(1), &[], "srun: error: n7: task 12: Killed"), "exit code 1: rank 12 ended first");

@@ -7,7 +7,7 @@ use shardmark_tensor::Real;
 use std::ops::Range;
 
 /// Parts that are enough for a team.
-const PARTS: usize = 8;
+pub(super) const PARTS: usize = 8;
 /// Outputs that are worth a gradient of their own.
 const CHUNK: usize = 4096;
 /// The same where outputs share no inputs and parts are few.

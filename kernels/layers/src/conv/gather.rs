@@ -7,6 +7,7 @@
 //! Where neighbouring outputs share no inputs (1x1, dense, 2x2 at stride 2) and there are many blocks, a chunk's
 //! inputs are copied to the order in which the tiles read them, a stretch of the reduction at a time.
 
+use super::cut::PARTS;
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::fill::Run;
 use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
@@ -32,8 +33,6 @@ const STRETCH: usize = 1024;
 const ROWS_COPIED: usize = MAX_SEGS * outputs_per_segment(MAX_VECS);
 /// Inputs of an output that are copied at once where they do not adjoin.
 const LINES_COPIED: usize = 64;
-/// Parts that are enough for a team, where each has many blocks.
-const PARTS: usize = 8;
 
 /// Buffers that are kept from call to call.
 #[derive(Default)]
@@ -275,23 +274,13 @@ unsafe fn run_tiles<T: Real>(
     let sums = &mut sums.as_mut_slice()[first_sum..];
     let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
     let far = packed.is_far();
+    let ahead_step = if far { UNROLLED * plan.width / tiles } else { 0 };
     let mut tile = GatherTile {
-        x: [x.as_ptr(); MAX_SEGS],
         y: [y.as_mut_ptr(); MAX_SEGS],
-        from: [0; MAX_SEGS],
-        x_step: plan.segments.x_step,
         y_step: plan.segments.y_step,
-        pieces: &[],
-        weights: std::ptr::null(),
-        start: std::ptr::null(),
-        sums: std::ptr::null_mut(),
-        last: false,
-        ahead: std::ptr::null(),
-        ahead_step: if far { UNROLLED * plan.width / tiles } else { 0 },
-        tail: block.tail,
         slope: job.slope,
-        plain: false,
         stream: y.len() * T::BYTES >= STREAMED,
+        ..GatherTile::blank(x.as_ptr(), plan.segments.x_step, ahead_step, block.tail)
     };
     for i in slices {
         let first = reduction.span(i).start;

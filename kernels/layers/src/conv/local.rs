@@ -107,8 +107,7 @@ impl<T: Real> Local<T> {
             return;
         }
         let sweep = self.forward_sweep(x, y, part);
-        tap_rows(x, [self.spec.windows[0].kernel, self.spec.windows[1].kernel], &mut self.rows);
-        let Local { kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
+        let Local { spec, kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
         let Winograd { passes, forward: filter, scratch: buffers, .. } = &mut self.winograd;
         if let Some(axes) = passes[0] {
             packed.begin(weight, bias);
@@ -117,6 +116,7 @@ impl<T: Real> Local<T> {
             let job = winograd::Job { axes, kernels, sweep, first, x: x.data(), packed, filter, slope };
             return winograd::multiply(&job, y.data_mut(), team, buffers);
         }
+        tap_rows(x, [spec.windows[0].kernel, spec.windows[1].kernel], rows);
         packed.prepare(team, weight, bias, sweep.outputs());
         let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, inner: 1, slope: *slope };
         gather::gather(&job, y.data_mut(), team, scratch);

@@ -6,7 +6,7 @@
 use super::dispatch::{Kernels, MAX_VECS};
 use super::dot::Dot;
 use super::fill::Run;
-use super::tile::{Piece, TAPS};
+use super::tile::{Piece, TAPS, by_taps};
 use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
@@ -18,6 +18,9 @@ const CACHED: usize = 512 << 10;
 /// Bytes of the weights of one input in a wide block, with the widest vectors.
 const WIDTH_BYTES: usize = 128;
 
+/// Bytes of a line of the caches.
+pub(super) const CACHE_LINE: usize = 64;
+
 /// A vector that starts at a cache line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Aligned<T> {
@@ -27,14 +30,12 @@ pub(super) struct Aligned<T> {
 }
 
 impl<T: Real> Aligned<T> {
-    const LINE: usize = 64;
-
     /// Makes it `len` long; what it holds is then unspecified but initialised.
     pub fn resize(&mut self, len: usize) {
-        let spare = Self::LINE / T::BYTES;
+        let spare = CACHE_LINE / T::BYTES;
         if self.data.len() < len + spare {
             self.data.resize(len + spare, T::ZERO);
-            self.first = self.data.as_ptr().align_offset(Self::LINE).min(spare);
+            self.first = self.data.as_ptr().align_offset(CACHE_LINE).min(spare);
         }
         self.len = len;
     }
@@ -132,7 +133,7 @@ impl Inputs {
     /// Whether a block of `vecs` vectors is computed by `gather_taps`, with weights `[row][channel][tap]`. It depends
     /// on the layer only, so that every output is summed in the same order whatever sub-box it is computed in.
     pub fn by_taps(&self, vecs: usize) -> bool {
-        vecs == 1 && self.taps == TAPS && self.dense_w
+        self.dense_w && by_taps(vecs, self.taps)
     }
 
     /// Blocks of channels.

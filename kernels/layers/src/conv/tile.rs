@@ -10,6 +10,7 @@
 
 use super::simd::Simd;
 use crate::simd::{prefetch, prefetch_second};
+use shardmark_tensor::Real;
 
 /// Most segments of a `gather` tile.
 pub(super) const MAX_SEGS: usize = 7;
@@ -55,6 +56,30 @@ pub(super) struct GatherTile<'a, T> {
     pub plain: bool,
     /// Whether such are stored past the caches; a fence must follow.
     pub stream: bool,
+}
+
+impl<T: Real> GatherTile<'_, T> {
+    /// A tile without inputs, weights and places for results, which are filled in before it is computed.
+    pub fn blank(x: *const T, x_step: usize, ahead_step: usize, tail: usize) -> Self {
+        GatherTile {
+            x: [x; MAX_SEGS],
+            y: [std::ptr::null_mut(); MAX_SEGS],
+            from: [0; MAX_SEGS],
+            x_step,
+            y_step: 0,
+            pieces: &[],
+            weights: std::ptr::null(),
+            start: std::ptr::null(),
+            sums: std::ptr::null_mut(),
+            last: false,
+            ahead: std::ptr::null(),
+            ahead_step,
+            tail,
+            slope: T::ONE,
+            plain: false,
+            stream: false,
+        }
+    }
 }
 
 /// Computes one tile.
@@ -170,6 +195,12 @@ unsafe fn step<S: Simd, const SEGS: usize, const PER: usize, const VECS: usize>(
 
 /// Taps along W of `gather_taps`.
 pub(super) const TAPS: usize = 3;
+
+/// Whether a block of `vecs` vectors of output channels takes all of `taps` taps for an input at once: with one vector, an
+/// input that is loaded would else serve a single multiply-add.
+pub(super) fn by_taps(vecs: usize, taps: usize) -> bool {
+    vecs == 1 && taps == TAPS
+}
 
 /// Computes one tile of one vector of output channels; a piece is a run of input channels of the first tap, and weights
 /// are `[reduction][TAPS][LANES]`.

@@ -117,7 +117,7 @@ pub fn has_mpi() -> bool {
 pub fn names_killed_rank(note: &str) -> bool {
     ["rank 1 ended by signal 9 (Killed)", "one of the ranks, the launcher does not say which"]
         .iter()
-        .any(|end| note.ends_with(end))
+        .any(|end| note.ends_with(&format!(" exit code 137 (killed): {end}")))
 }
 
 /// Waits until it is so; a test that waits in vain fails.

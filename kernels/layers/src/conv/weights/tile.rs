@@ -1,6 +1,7 @@
 //! The inner kernel of the weight gradient: ROWS reduction elements x VECS vectors of output channels stay in registers while
 //! it walks along outputs; a step loads VECS gradient vectors and broadcasts ROWS neighbouring inputs.
 
+use super::super::pack::CACHE_LINE;
 use super::super::simd::Simd;
 use super::super::tile::{load_channels, store_channels};
 use super::Line;
@@ -30,9 +31,7 @@ pub(in super::super) struct WeightTile<'a, T> {
 }
 
 /// Bytes of what is asked for ahead at an address.
-pub(super) const PIECE: usize = LINE * PIECE_LINES;
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
+pub(super) const PIECE: usize = CACHE_LINE * PIECE_LINES;
 /// Its lines.
 pub(super) const PIECE_LINES: usize = 16;
 
@@ -62,9 +61,9 @@ pub(in super::super) unsafe fn weights<S: Simd, const ROWS: usize, const VECS: u
             // A line is never empty; a loop that tests first would keep two copies of the sums.
             loop {
                 if let Some(&piece) = t.ahead.get(pairs / (PIECE_LINES / 2)) {
-                    let at = piece + pairs % (PIECE_LINES / 2) * 2 * LINE;
+                    let at = piece + pairs % (PIECE_LINES / 2) * 2 * CACHE_LINE;
                     prefetch_second(std::ptr::without_provenance::<S::T>(at));
-                    prefetch_second(std::ptr::without_provenance::<S::T>(at + LINE));
+                    prefetch_second(std::ptr::without_provenance::<S::T>(at + CACHE_LINE));
                 }
                 pairs += 1;
                 prefetch(x.wrapping_add(AHEAD * t.x_step));

@@ -1,6 +1,7 @@
 //! A box of outputs as tiles, and these in chunks whose points stay in the second-level cache.
 
 use super::super::dispatch::Kernels;
+use super::super::pack::CACHE_LINE;
 use super::super::sweep::Sweep;
 use super::{Axes, OUT, POINTS, SIDE, TAPS, Tiles};
 use shardmark_tensor::Real;
@@ -10,8 +11,6 @@ use std::ops::Range;
 const CACHED: usize = 1 << 20;
 /// Most outputs of a line that a chunk takes.
 const LINE: usize = 64;
-/// Bytes of a line of the caches.
-const CACHE_LINE: usize = 64;
 
 /// A box of outputs as tiles. A column is a tile with all of its line, or alone; columns are numbered along the outer
 /// dimensions and the axes of tiles.

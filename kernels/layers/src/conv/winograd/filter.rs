@@ -2,7 +2,8 @@
 
 use super::super::dispatch::Kernels;
 use super::super::pack::{Aligned, ChannelBlock, Packed};
-use super::{Filters, POINTS, TAPS, by_taps};
+use super::super::tile::by_taps;
+use super::{Filters, POINTS, TAPS, line_taps};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
@@ -30,7 +31,7 @@ impl<T: Real> Filter<T> {
             return;
         }
         let (blocks, inputs) = (packed.blocks, packed.inputs);
-        let line = inputs.rows * inputs.taps / (TAPS * TAPS);
+        let line = line_taps(&inputs);
         let sum = line * inputs.channels;
         self.data.resize(blocks.padded() * POINTS * sum);
         self.taps.fit(team);

@@ -4,7 +4,7 @@
 //! What a team shares, by sizes alone: groups of chunks, each with sums of its own while these are small; and ranges of
 //! output channels where groups are few.
 
-use super::super::cut::{Line, ranges};
+use super::super::cut::{Line, PARTS, ranges};
 use super::super::dispatch::Kernels;
 use super::super::pack::{Aligned, Blocks};
 use super::super::sweep::Sweep;
@@ -17,8 +17,6 @@ use std::ops::Range;
 
 /// Most tiles of a chunk: the gradients of a block at a point stay in the first-level cache.
 const ROWS: usize = 64;
-/// Parts that are enough for a team.
-const PARTS: usize = 8;
 /// Bytes of all groups' sums.
 const SUMS: usize = 4 << 20;
 

@@ -31,6 +31,7 @@ pub(super) use transform::{
     transform_outputs,
 };
 
+use super::pack::Inputs;
 use super::{Algorithm, Conv};
 use shardmark_partition::{Shape, Window};
 
@@ -83,10 +84,9 @@ impl Axes {
     }
 }
 
-/// Whether sums over taps along a line for a block of `vecs` vectors of output channels take all taps for an input at once:
-/// with one vector, an input that is loaded would else serve a single multiply-add.
-fn by_taps(vecs: usize, taps: usize) -> bool {
-    vecs == 1 && taps == super::tile::TAPS
+/// Taps along the line of a convolution with such inputs.
+fn line_taps(inputs: &Inputs) -> usize {
+    inputs.rows * inputs.taps / (TAPS * TAPS)
 }
 
 /// Whether the forward pass, the data gradient and the weight gradient of a layer with outputs of a shape are computed so.

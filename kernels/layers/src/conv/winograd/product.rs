@@ -2,20 +2,19 @@
 //! points of filters, and from these sums the outputs. Chunks, and blocks where chunks are few, are the parts that a team
 //! shares.
 
+use super::super::cut::PARTS;
 use super::super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::super::pack::{Aligned, ChannelBlock, Packed, SLICE_BYTES};
 use super::super::sweep::Sweep;
-use super::super::tile::{GatherTile, LONG, MAX_SEGS, Piece, UNROLLED};
+use super::super::tile::{GatherTile, LONG, Piece, UNROLLED, by_taps};
 use super::chunks::{Chunk, Layout, Tiling};
-use super::{Axes, Filter, POINTS, TAPS, by_taps};
+use super::{Axes, Filter, POINTS, line_taps};
 use crate::store::{STREAMED_BESIDE_SUMS as STREAMED, fence};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_tensor::Real;
 
 /// Most tiles of a chunk: filters are read once for each chunk, and sums of a block stay in the second-level cache.
 const ROWS: usize = 224;
-/// Parts that are enough for a team.
-const PARTS: usize = 8;
 
 /// What is computed.
 pub(in super::super) struct Job<'a, T: Real> {
@@ -53,7 +52,7 @@ pub(in super::super) fn multiply<T: Real>(job: &Job<T>, y: &mut [T], team: &Team
         return;
     }
     let (blocks, inputs) = (packed.blocks, packed.inputs);
-    let tiling = Tiling::new(axes, &sweep, first, [inputs.rows * inputs.taps / (TAPS * TAPS), inputs.channels]);
+    let tiling = Tiling::new(axes, &sweep, first, [line_taps(&inputs), inputs.channels]);
     let (last_x, last_y) = tiling.last();
     assert!(
         last_x + inputs.channels <= x.len() && last_y + blocks.channels <= y.len(),
@@ -118,9 +117,7 @@ unsafe fn run_part<T: Real>(
             unsafe { (kernels.winograd.outputs)(tiles) }
         });
     }
-    if stream {
-        fence();
-    }
+    fence();
 }
 
 /// The products of a chunk with the filters of a block, at every point: outputs in segments along lines, or along columns
@@ -186,24 +183,7 @@ impl<T: Real> Products<T> {
         let tiles = segments.div_ceil(self.by_segments.len());
         let first_of = |tile: usize| tile * segments / tiles;
         let slices = (elements * width * T::BYTES).div_ceil(SLICE_BYTES).max(1);
-        let mut tile = GatherTile {
-            x: [inputs; MAX_SEGS],
-            y: [std::ptr::null_mut(); MAX_SEGS],
-            from: [0; MAX_SEGS],
-            x_step: self.inputs.row,
-            y_step: 0,
-            pieces: &[],
-            weights: std::ptr::null(),
-            start: std::ptr::null(),
-            sums: std::ptr::null_mut(),
-            last: false,
-            ahead: std::ptr::null(),
-            ahead_step: UNROLLED * width / tiles,
-            tail: self.lanes,
-            slope: T::ONE,
-            plain: true,
-            stream: false,
-        };
+        let mut tile = GatherTile::blank(inputs, self.inputs.row, UNROLLED * width / tiles, self.lanes);
         for point in 0..POINTS {
             for slice in 0..slices {
                 let (offset, end) = (slice * elements / slices, (slice + 1) * elements / slices);

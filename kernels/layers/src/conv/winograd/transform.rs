@@ -57,6 +57,39 @@ impl<T> Tiles<T> {
     }
 }
 
+impl<T: Real> Tiles<T> {
+    /// A vector of the position `[h, w]` of the tile at `at`, `n` channels from `c` on; zero where the position does not exist.
+    ///
+    /// # Safety
+    /// The CPU has S; positions that exist lie inside their array, and all do if they are `whole`.
+    #[inline(always)]
+    unsafe fn load<S: Simd<T = T>>(&self, at: *const T, whole: bool, [h, w]: [usize; 2], [c, n]: [usize; 2]) -> S::V {
+        let from = at.wrapping_add(self.offset(h, w) + c);
+        // SAFETY: by this function's contract.
+        unsafe {
+            if whole && n == S::LANES {
+                S::load(from)
+            } else if self.exists(h, w) {
+                S::load_first(from, n)
+            } else {
+                S::zero()
+            }
+        }
+    }
+}
+
+/// Writes row `h` of the points at `points`, `step` elements from one point to the next.
+///
+/// # Safety
+/// The CPU has S; points have room for whole vectors.
+#[inline(always)]
+unsafe fn put_row<S: Simd>(row: [S::V; SIDE], points: *mut S::T, step: usize, h: usize) {
+    for w in 0..SIDE {
+        // SAFETY: by this function's contract.
+        unsafe { S::store(points.add((h * SIDE + w) * step), row[w]) };
+    }
+}
+
 /// `B^T x` of a column.
 #[inline(always)]
 unsafe fn inputs<S: Simd>([a, b, c, d]: [S::V; SIDE]) -> [S::V; SIDE] {
@@ -109,24 +142,14 @@ pub(in super::super) unsafe fn transform_inputs<S: Simd>(t: &Tiles<S::T>) {
     unsafe {
         for tile in 0..t.count {
             let at = t.at.wrapping_add(tile * t.next);
-            let points = t.points.add(tile * t.tile_step);
             let mut c = 0;
             while c < t.channels {
                 let n = (t.channels - c).min(S::LANES);
+                let points = t.points.add(tile * t.tile_step + c);
                 let mut x = [[S::zero(); SIDE]; SIDE];
-                if whole && n == S::LANES {
-                    for h in 0..SIDE {
-                        for w in 0..SIDE {
-                            x[h][w] = S::load(at.add(t.offset(h, w) + c));
-                        }
-                    }
-                } else {
-                    for h in 0..SIDE {
-                        for w in 0..SIDE {
-                            if t.exists(h, w) {
-                                x[h][w] = S::load_first(at.wrapping_add(t.offset(h, w) + c), n);
-                            }
-                        }
+                for h in 0..SIDE {
+                    for w in 0..SIDE {
+                        x[h][w] = t.load::<S>(at, whole, [h, w], [c, n]);
                     }
                 }
                 for w in 0..SIDE {
@@ -136,10 +159,7 @@ pub(in super::super) unsafe fn transform_inputs<S: Simd>(t: &Tiles<S::T>) {
                     }
                 }
                 for h in 0..SIDE {
-                    let row = inputs::<S>(x[h]);
-                    for w in 0..SIDE {
-                        S::store(points.add(c + (h * SIDE + w) * t.point_step), row[w]);
-                    }
+                    put_row::<S>(inputs::<S>(x[h]), points, t.point_step, h);
                 }
                 c += S::LANES;
             }
@@ -212,12 +232,7 @@ pub(in super::super) unsafe fn transform_gradients<S: Simd>(t: &Tiles<S::T>) {
                 for w in 0..OUT {
                     let mut dy = [S::zero(); OUT];
                     for h in 0..OUT {
-                        let from = at.wrapping_add(t.offset(h, w) + c);
-                        if whole && n == S::LANES {
-                            dy[h] = S::load(from);
-                        } else if t.exists(h, w) {
-                            dy[h] = S::load_first(from, n);
-                        }
+                        dy[h] = t.load::<S>(at, whole, [h, w], [c, n]);
                     }
                     let column = gradients::<S>(dy);
                     for h in 0..SIDE {
@@ -225,10 +240,7 @@ pub(in super::super) unsafe fn transform_gradients<S: Simd>(t: &Tiles<S::T>) {
                     }
                 }
                 for h in 0..SIDE {
-                    let row = gradients::<S>(rows[h]);
-                    for w in 0..SIDE {
-                        S::store(points.add((h * SIDE + w) * t.point_step), row[w]);
-                    }
+                    put_row::<S>(gradients::<S>(rows[h]), points, t.point_step, h);
                 }
                 c += S::LANES;
             }
@@ -279,10 +291,7 @@ pub(in super::super) unsafe fn transform_filters<S: Simd>(f: &Filters<S::T>) {
                     }
                 }
                 for h in 0..SIDE {
-                    let points = filter::<S>(rows[h], half);
-                    for w in 0..SIDE {
-                        S::store(f.points.add(row * point_row + i + (h * SIDE + w) * point_step), points[w]);
-                    }
+                    put_row::<S>(filter::<S>(rows[h], half), f.points.add(row * point_row + i), point_step, h);
                 }
                 i += S::LANES;
             }
