@@ -96,7 +96,7 @@ impl LayerState {
         let mut layer = op.build(x);
         for (stream, spec) in (2..).zip(op.params()) {
             let i = stream as usize - 2;
-            layer.params_mut()[i].value = layer.layer_layout(i, &random(stream, spec.len()));
+            layer.params_mut()[i].value = op.layer_layout(i, &random(stream, spec.len()));
         }
         let gradient_halo = op.gradient_halo();
         LayerState {

@@ -52,7 +52,7 @@ impl Env<'_> {
     }
 }
 
-/// A parameter with its gradient, both in PyTorch's layout or in a layout of the layer's choice.
+/// A parameter with its gradient, in the layer's layout ([`Op::layer_layout`](crate::Op::layer_layout)).
 #[derive(Clone, Debug, Default)]
 pub struct Param<T> {
     /// Values.
@@ -152,16 +152,6 @@ pub trait Layer<T: Float>: Send {
     /// Parameters in the order of the spec, to be changed; what the layer derived from them is refreshed on next use.
     fn params_mut(&mut self) -> &mut [Param<T>] {
         &mut []
-    }
-
-    /// Converts parameter (or gradient) `i` from the layer's layout to PyTorch's.
-    fn torch_layout(&self, _i: usize, values: &[T]) -> Vec<T> {
-        values.to_vec()
-    }
-
-    /// Converts parameter (or gradient) `i` from PyTorch's layout to the layer's.
-    fn layer_layout(&self, _i: usize, values: &[T]) -> Vec<T> {
-        values.to_vec()
     }
 
     /// State that is not trained but belongs to the model (running statistics), by PyTorch's buffer names.

@@ -28,7 +28,7 @@ mod store;
 mod testing;
 
 pub use layer::{Env, Groups, Layer, LayerError, Param};
-pub use share::ShareGradient;
+pub use share::{Samples, ShareLayer};
 pub use spec::{Collective, GradientHalo, Init, Op, ParamSpec, SpecError};
 
 /// Element type that layers compute in and ranks exchange.

@@ -1,194 +1,224 @@
-//! Gradients of a rank's share of a layer's parameters, from the inputs and output gradients of all samples.
+//! A layer whose parameters are divided among all ranks: each keeps its share, and computes with it for the samples of all.
 //!
-//! Where weights are many and outputs are few, it takes less to bring every sample to every rank than to sum gradients of
-//! all weights over the ranks. A weight gradient is a matrix product over all outputs `o`: its row `r` is
-//! `sum over o of a[o, r] * v[o, :]`. Dense, weight `[K, C]`: a row is an output feature, `a` is dy and `v` is x.
-//! Convolution, weight as `[KD, KH, KW, C, K]`: a row is an input channel at a tap, `a` the input that the output reads
-//! there, 0 outside, and `v` is dy.
+//! Where weights are many and inputs and outputs are few, it takes less to bring every sample to every rank than to sum
+//! gradients over the ranks and to send new weights to all, ranks without samples work too, and each weight is read on one
+//! rank only (Krizhevsky 2014, arXiv 1404.5997, section 4: data parallelism for convolutions, model parallelism for fully
+//! connected layers). Forward: inputs of all samples are gathered, and what each rank makes of them with its weights is
+//! summed at the samples' owners. Backward: the same for output and input gradients; gradients of a share are then there
+//! without any communication.
+//!
+//! A weight is a matrix `w` of rows, of which a rank keeps some; `o` counts outputs. Dense, weight `[K, C]`: a row is an output
+//! feature, `y[o, r] = v[o, :] . w[r, :]` with v = x, and `dw[r, :] = sum over o of a[o, r] * v[o, :]` with a = dy.
+//! Convolution, weight as `[KD, KH, KW, C, K]`: a row is an input channel at a tap, `y[o, :] = sum over r of a[o, r] * w[r, :]`
+//! with a the input that the output reads there, 0 outside, and `dw` as before with v = dy.
 
-use crate::conv::{Conv, Isa, Matrix};
-use crate::dense::{MANY_ROWS, bias_gradient, weight_gradient};
-use crate::{Float, Op, Param};
-use shardmark_host::Team;
-use shardmark_partition::Shape;
+mod samples;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+pub use samples::Samples;
+
+use crate::dense::Product;
+use crate::{Env, Float, Layer, LayerError, Op, Param};
+use shardmark_partition::{Region, Shape, block};
+use shardmark_tensor::Block;
 use std::ops::Range;
 
-/// The gradients of some elements of a convolution's or a dense layer's parameters.
-pub struct ShareGradient<T: Float> {
-    op: Op,
-    /// Shapes of input and output; how many samples does not matter.
-    x: Shape,
-    y: Shape,
-    /// Rows of the weight gradient that hold elements of the share.
-    rows: Range<usize>,
-    /// Elements of a row.
-    width: usize,
-    /// Whether elements of the bias are among them.
-    bias: bool,
-    /// `[outputs, rows]` and `[outputs, width]`.
-    a: Vec<T>,
-    v: Vec<T>,
-    /// The gradients of all outputs.
-    dy: Vec<T>,
-    matrix: Matrix<T>,
-}
+impl Op {
+    /// Whether a rank can compute with a share of the parameters: [`Op::build_share`].
+    pub fn divides(&self) -> bool {
+        matches!(self, Op::Conv(_) | Op::Dense(_))
+    }
 
-impl<T: Float> ShareGradient<T> {
-    /// For a layer from `x` to `y` that [sums by share](Op::gradient_by_share), and the elements `own` of each of its
-    /// parameters; `None` for any other layer.
-    pub fn new(op: &Op, x: Shape, y: Shape, own: &[Range<usize>]) -> Option<Self> {
-        let width = match op {
+    /// The elements of parameter `i`, in the layer's layout, that rank `rank` of `ranks` keeps where they are divided: whole
+    /// rows of a weight.
+    pub fn share(&self, i: usize, rank: usize, ranks: usize) -> Range<usize> {
+        let width = if i == 0 { self.row_len() } else { 1 };
+        let len = self.params().get(i).map_or(0, |param| param.len());
+        let rows = block(len / width, ranks, rank);
+        rows.lo as usize * width..rows.hi as usize * width
+    }
+
+    /// Most elements that a rank keeps of all parameters.
+    pub fn largest_share(&self, ranks: usize) -> usize {
+        // The last rank has the most rows of each parameter.
+        (0..self.params().len()).map(|i| self.share(i, ranks - 1, ranks).len()).sum()
+    }
+
+    /// Elements that a rank with the largest share keeps until it has the gradients of its parameters, for all samples of
+    /// shapes `x` and `y`: from the forward pass on, and from the backward pass on.
+    pub fn kept_for_share(&self, x: Shape, y: Shape, ranks: usize) -> [usize; 2] {
+        let outputs = y[..4].iter().product::<usize>();
+        let met = outputs * self.share(0, ranks - 1, ranks).len() / self.row_len();
+        let (x, y) = (x.iter().product::<usize>(), y.iter().product::<usize>());
+        if matches!(self, Op::Conv(_)) { [x + met, y] } else { [x, y + met] }
+    }
+
+    /// The layer of one rank with its share of the parameters, all zero, for a global input shape; `None` for a layer that
+    /// does not [divide](Op::divides) them or that the input does not fit.
+    pub fn build_share<T: Float>(&self, x: Shape, samples: Samples) -> Option<ShareLayer<T>> {
+        let y = self.out_shape(x).ok().filter(|_| self.divides())?;
+        let (rank, ranks, width) = (samples.rank(), samples.ranks(), self.row_len());
+        let own: Vec<Range<usize>> = (0..self.params().len()).map(|i| self.share(i, rank, ranks)).collect();
+        let rows = own[0].start / width..own[0].end / width;
+        Some(ShareLayer {
+            op: self.clone(),
+            x,
+            y,
+            samples,
+            product: Product::new(width, rows.len()),
+            params: own.iter().map(|own| Param::zeros(own.len())).collect(),
+            bias: own.get(1).cloned().unwrap_or_default(),
+            rows,
+            all_x: Vec::new(),
+            all_dy: Vec::new(),
+            dy_is_here: false,
+            met: Vec::new(),
+            made: Vec::new(),
+            partial: Vec::new(),
+        })
+    }
+
+    /// Elements of a row of the weight.
+    fn row_len(&self) -> usize {
+        match self {
             Op::Conv(conv) => conv.k,
             Op::Dense(dense) => dense.c,
-            _ => return None,
-        };
-        let (weight, bias) = own.split_first()?;
-        let rows = if weight.is_empty() { 0..0 } else { weight.start / width..weight.end.div_ceil(width) };
-        let matrix = Matrix::new(width, rows.len().max(1), Isa::selected());
-        let bias = bias.iter().any(|own| !own.is_empty());
-        let (a, v, dy) = (Vec::new(), Vec::new(), Vec::new());
-        Some(ShareGradient { op: op.clone(), x, y, rows, width, bias, a, v, dy, matrix })
-    }
-
-    /// Overwrites the gradients of the share by the sums over all outputs, in the order of `samples`: x and dy of each one,
-    /// row-major without margins. Of what lies beside the share, some becomes stale.
-    pub fn sum<'s>(&mut self, team: &Team, samples: impl Iterator<Item = (&'s [T], &'s [T])>, params: &mut [Param<T>]) {
-        self.a.clear();
-        self.v.clear();
-        self.dy.clear();
-        for (x, dy) in samples {
-            match &self.op {
-                Op::Conv(conv) => {
-                    read_windows(conv, self.x, self.y, x, self.rows.clone(), &mut self.a);
-                    self.v.extend_from_slice(dy);
-                }
-                _ => {
-                    self.a.extend_from_slice(&dy[self.rows.clone()]);
-                    self.v.extend_from_slice(x);
-                    self.dy.extend_from_slice(if self.bias { dy } else { &[] });
-                }
-            }
-        }
-        if !self.rows.is_empty() {
-            let dw = &mut params[0].grad[self.rows.start * self.width..self.rows.end * self.width];
-            if self.v.len() < MANY_ROWS * self.width {
-                weight_gradient(team, self.width, self.rows.len(), &self.v, &self.a, dw);
-            } else {
-                self.matrix.backward_weight(team, &self.v, &self.a, dw);
-            }
-        }
-        if let Some(bias) = params.get_mut(1).filter(|_| self.bias) {
-            let dy = if let Op::Conv(_) = self.op { &self.v } else { &self.dy };
-            bias_gradient(dy, &mut bias.grad);
+            _ => 1,
         }
     }
 }
 
-/// Appends what each output of a sample reads in the taps and channels `rows`: `[outputs, rows]`.
-fn read_windows<T: Float>(conv: &Conv, x_shape: Shape, y_shape: Shape, x: &[T], rows: Range<usize>, a: &mut Vec<T>) {
-    let [_, d, h, w, c] = x_shape;
-    let [_, kh, kw] = conv.windows.map(|window| window.kernel);
-    let [_, out_d, out_h, out_w, _] = y_shape;
-    let outputs = (0..out_d * out_h * out_w).map(|o| [o / (out_h * out_w), o / out_w % out_h, o % out_w]);
-    for output in outputs {
-        for tap in rows.start / c..rows.end.div_ceil(c) {
-            let channels = rows.start.max(tap * c) - tap * c..rows.end.min((tap + 1) * c) - tap * c;
-            let taps = [tap / (kh * kw), tap / kw % kh, tap % kw];
-            let at: [Option<usize>; 3] = std::array::from_fn(|i| {
-                let (window, extent) = (conv.windows[i], [d, h, w][i]);
-                (output[i] * window.stride + taps[i]).checked_sub(window.pad).filter(|&at| at < extent)
-            });
-            match at {
-                [Some(at_d), Some(at_h), Some(at_w)] => {
-                    let first = ((at_d * h + at_h) * w + at_w) * c;
-                    a.extend_from_slice(&x[first + channels.start..first + channels.end]);
-                }
-                _ => a.resize(a.len() + channels.len(), T::ZERO),
-            }
+/// A rank's part of a convolution or a dense layer. All ranks call each pass once, for all that they own, also when that is
+/// nothing; parameter gradients come last.
+pub struct ShareLayer<T: Float> {
+    op: Op,
+    /// Shapes of input and output.
+    x: Shape,
+    y: Shape,
+    samples: Samples,
+    /// Rows of the weight that are here, and elements of the bias.
+    rows: Range<usize>,
+    bias: Range<usize>,
+    params: Vec<Param<T>>,
+    product: Product<T>,
+    /// Inputs and output gradients of all samples.
+    all_x: Vec<T>,
+    all_dy: Vec<T>,
+    /// Whether the output gradients of this step have been gathered.
+    dy_is_here: bool,
+    /// What meets the own rows: `[outputs, rows]`, the inputs that outputs read, or output gradients of a dense layer.
+    met: Vec<T>,
+    /// What the own rows make: `[outputs, rows]`, gradients of the inputs that outputs read, or outputs of a dense layer.
+    made: Vec<T>,
+    /// What this rank adds to the outputs or to the input gradients of all samples.
+    partial: Vec<T>,
+}
+
+impl<T: Float> ShareLayer<T> {
+    /// What the own parameters add to the outputs of all samples.
+    fn outputs(&mut self, env: &Env) {
+        let Self { op, x, y, rows, bias, params, product, all_x, met, made, partial, .. } = self;
+        let (weight, features) = (&params[0].value, y[4]);
+        partial.clear();
+        partial.resize(y.iter().product(), T::ZERO);
+        if let Op::Conv(conv) = op {
+            windows::read(conv, [*x, *y], all_x, rows, met);
+            product.backward_data(env.team, weight, met, partial);
+        } else {
+            made.resize(y[0] * rows.len(), T::ZERO);
+            product.forward(env.team, weight, &[], all_x, made);
+            copy_columns(rows.len(), (made, rows.len(), 0), (partial, features, rows.start));
         }
+        let Some(values) = params.get(1).map(|param| &param.value) else { return };
+        for y in partial.chunks_exact_mut(features) {
+            y[bias.clone()].iter_mut().zip(values).for_each(|(y, &bias)| *y += bias);
+        }
+    }
+
+    /// What the own weights add to the input gradients of all samples.
+    fn input_gradients(&mut self, env: &Env) {
+        let Self { op, x, y, rows, params, product, all_dy, met, made, partial, .. } = self;
+        let weight = &params[0].value;
+        partial.clear();
+        partial.resize(x.iter().product(), T::ZERO);
+        if let Op::Conv(conv) = op {
+            made.resize(all_dy.len() / y[4] * rows.len(), T::ZERO);
+            product.forward(env.team, weight, &[], all_dy, made);
+            windows::add(conv, [*x, *y], made, rows, partial);
+        } else {
+            product.backward_data(env.team, weight, met, partial);
+        }
+    }
+
+    /// Gathers the output gradients of all samples.
+    fn gather_dy(&mut self, env: &Env, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.samples.gather(env, self.y, dy, part, &mut self.all_dy)?;
+        self.dy_is_here = true;
+        if let Op::Dense(dense) = &self.op {
+            let rows = &self.rows;
+            self.met.resize(self.y[0] * rows.len(), T::ZERO);
+            copy_columns(rows.len(), (&self.all_dy, dense.k, rows.start), (&mut self.met, rows.len(), 0));
+        }
+        Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::conv::{Algorithm, Conv};
-    use crate::dense::Dense;
-    use crate::testing::{alone, cut, integers};
-    use shardmark_host::SOLO;
-    use shardmark_partition::{Dim, Region, SPATIAL, Window, block};
-
-    /// All shares of a layer's parameters against the layer's own gradients, over some parts of the batch.
-    fn shares_are_exact<T: Float>(op: &Op, x_shape: Shape, ranks: usize) {
-        let y_shape = op.out_shape(x_shape).unwrap();
-        let (x, dy) = (integers(x_shape.iter().product(), 1), integers(y_shape.iter().product(), 2));
-        let out = Region::full(y_shape);
-        let mut read = Region::full(x_shape);
-        for (window, dim) in op.windows().iter().zip(SPATIAL) {
-            read = read.with(dim, read.span(dim).hull(window.inputs(out.span(dim))));
-        }
-        let mut layer = op.build::<T>(x_shape);
-        let (x_block, dy_block) = (cut(x_shape, &x, read, T::ZERO), cut(y_shape, &dy, out, T::ZERO));
-        layer.backward_params(&alone(), &x_block, &dy_block, &out).unwrap();
-        let expected: Vec<Vec<T>> = layer.params().iter().map(|p| p.grad.clone()).collect();
-        let lens: Vec<usize> = expected.iter().map(Vec::len).collect();
-        let narrow = |values: &[f64]| values.iter().map(|&v| T::from_f64(v)).collect::<Vec<T>>();
-        let (x, dy) = (narrow(&x), narrow(&dy));
-        let n = x_shape[Dim::N as usize];
-        let samples = || x.chunks(x.len() / n).zip(dy.chunks(dy.len() / n));
-        for rank in 0..ranks {
-            let share = block(lens.iter().sum(), ranks, rank);
-            let inside = |at: i64| {
-                lens.iter().scan(0, move |first, &len| {
-                    let (from, len) = (*first, len as i64);
-                    *first += len;
-                    Some((at.clamp(from, from + len) - from) as usize)
-                })
-            };
-            let own: Vec<Range<usize>> = inside(share.lo).zip(inside(share.hi)).map(|(lo, hi)| lo..hi).collect();
-            let mut sum = ShareGradient::new(op, x_shape, y_shape, &own).unwrap();
-            let mut params: Vec<Param<T>> = lens.iter().map(|&len| Param::zeros(len)).collect();
-            // Once more: what is kept from call to call does not matter.
-            for _ in 0..2 {
-                params.iter_mut().for_each(|p| p.grad.fill(T::from_f64(9.0)));
-                sum.sum(&SOLO, samples(), &mut params);
-            }
-            for ((param, expected), own) in params.iter().zip(&expected).zip(own) {
-                assert!(param.grad[own.clone()] == expected[own], "{op:?} on {x_shape:?}: rank {rank} of {ranks}");
-            }
-        }
+impl<T: Float> Layer<T> for ShareLayer<T> {
+    fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
+        self.dy_is_here = false;
+        self.samples.gather(env, self.x, x, part, &mut self.all_x)?;
+        self.outputs(env);
+        self.samples.sum(env, self.y, &mut self.partial, y, part)
     }
 
-    #[test]
-    fn shares_are_those_of_the_whole_gradient() {
-        let window = |kernel, stride, pad, pad_after| Window { kernel, stride, pad, pad_after };
-        let same = window(2, 1, 0, 1);
-        let uneven = [window(3, 2, 1, 1), window(1, 1, 0, 0), window(2, 1, 0, 1)];
-        let cases = [
-            (Op::Dense(Dense { c: 33, k: 9, bias: true, bias_init: 0.0 }), [3, 1, 1, 1, 33]),
-            (Op::Dense(Dense { c: 20, k: 300, bias: false, bias_init: 0.0 }), [1, 1, 1, 1, 20]),
-            (Op::Dense(Dense { c: 70, k: 35, bias: true, bias_init: 0.0 }), [37, 1, 1, 1, 70]),
-            (Op::Conv(Conv::cube(5, 7, 3, 1, 1, false)), [1, 2, 2, 2, 5]),
-            (Op::Conv(Conv::cube(16, 33, 3, 1, 1, true)), [2, 1, 3, 2, 16]),
-            (Op::Conv(Conv::cube(3, 4, 3, 2, 1, true)), [2, 5, 4, 3, 3]),
-            (
-                Op::Conv(Conv { c: 4, k: 3, windows: [same; 3], bias: true, algorithm: Algorithm::Auto }),
-                [3, 3, 2, 1, 4],
-            ),
-            (Op::Conv(Conv { c: 2, k: 18, windows: uneven, bias: true, algorithm: Algorithm::Auto }), [1, 4, 3, 2, 2]),
-        ];
-        for (op, x) in &cases {
-            for ranks in [1, 2, 3, 5, 70] {
-                shares_are_exact::<f32>(op, *x, ranks);
-                shares_are_exact::<f64>(op, *x, ranks);
-            }
-        }
+    fn backward_data(
+        &mut self,
+        env: &Env,
+        _x: &Block<T>,
+        _y: &Block<T>,
+        dy: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), LayerError> {
+        self.gather_dy(env, dy, part)?;
+        self.input_gradients(env);
+        self.samples.sum(env, self.x, &mut self.partial, dx, part)
     }
 
-    #[test]
-    fn layers_without_a_share_are_left_out() {
-        let op = Op::LeakyRelu(crate::activation::LeakyRelu { slope: 0.1 });
-        assert!(!op.gradient_by_share());
-        assert!(ShareGradient::<f32>::new(&op, [1; 5], [1; 5], &[0..1, 0..0]).is_none());
+    /// The gradients of the share, final: over the samples of all ranks. Output gradients are gathered if the data gradient
+    /// was not asked for; else `x` and `dy` are not looked at.
+    fn backward_params(&mut self, env: &Env, _x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
+        if !self.dy_is_here {
+            self.gather_dy(env, dy, part)?;
+        }
+        let Self { op, y, bias: own, params, product, all_x, all_dy, met, .. } = self;
+        let v = if matches!(op, Op::Conv(_)) { &all_dy } else { &all_x };
+        product.backward_weight(env.team, v, met, &mut params[0].grad);
+        if let Some(bias) = params.get_mut(1) {
+            bias.grad.fill(T::ZERO);
+            for dy in all_dy.chunks_exact(y[4]) {
+                bias.grad.iter_mut().zip(&dy[own.clone()]).for_each(|(sum, &dy)| *sum += dy);
+            }
+        }
+        Ok(())
+    }
+
+    fn params(&self) -> &[Param<T>] {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut [Param<T>] {
+        self.product.forget_weights();
+        &mut self.params
+    }
+}
+
+/// Copies `count` columns from a matrix to a matrix: each given with the elements of its rows and the first column.
+fn copy_columns<T: Copy>(count: usize, source: (&[T], usize, usize), target: (&mut [T], usize, usize)) {
+    let ((from, from_row, from_first), (to, to_row, to_first)) = (source, target);
+    for (from, to) in from.chunks_exact(from_row.max(1)).zip(to.chunks_exact_mut(to_row.max(1))) {
+        to[to_first..to_first + count].copy_from_slice(&from[from_first..from_first + count]);
     }
 }

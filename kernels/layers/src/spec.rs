@@ -214,11 +214,6 @@ impl Op {
         }
     }
 
-    /// Whether a rank can compute the parameter gradients of its share alone ([`ShareGradient`](crate::ShareGradient)).
-    pub fn gradient_by_share(&self) -> bool {
-        matches!(self, Op::Conv(_) | Op::Dense(_))
-    }
-
     /// Parameters, in PyTorch's order.
     pub fn params(&self) -> Vec<ParamSpec> {
         match self {
@@ -227,6 +222,24 @@ impl Op {
             Op::Dense(d) => d.params(),
             _ => Vec::new(),
         }
+    }
+
+    /// Converts parameter (or gradient) `i` from the layer's layout to PyTorch's.
+    pub fn torch_layout<T: Copy>(&self, i: usize, values: &[T]) -> Vec<T> {
+        let mut out = values.to_vec();
+        if let (Op::Conv(conv), 0) = (self, i) {
+            conv.for_each_weight(|torch, own| out[torch] = values[own]);
+        }
+        out
+    }
+
+    /// Converts parameter (or gradient) `i` from PyTorch's layout to the layer's.
+    pub fn layer_layout<T: Copy>(&self, i: usize, values: &[T]) -> Vec<T> {
+        let mut out = values.to_vec();
+        if let (Op::Conv(conv), 0) = (self, i) {
+            conv.for_each_weight(|torch, own| out[own] = values[torch]);
+        }
+        out
     }
 
     /// Collectives that the layer performs in a pass, in order.

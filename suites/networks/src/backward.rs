@@ -1,6 +1,6 @@
 //! The backward pass of a rank: data gradients first, so that the next halo leaves early; the parameter gradients of a
-//! layer are computed while the halo of the layer below is on its way, and their reduction starts at once. Those that are
-//! summed by share come after the tail's data gradients, for which ranks without samples wait.
+//! layer are computed while the halo of the layer below is on its way, and their reduction starts at once. Those of divided
+//! parameters come all together, while the first halo below the tail is on its way.
 
 use crate::clock::lap;
 use crate::error::TrainError;
@@ -27,7 +27,7 @@ impl<T: Float> Trainer<'_, T> {
         let mut dy = dpred;
         let mut deferred: Option<Deferred<T>> = None;
         let stages = Arc::clone(&self.stages);
-        self.held = true;
+        let shares_after = self.plan.shares_after();
         for (i, stage) in stages.iter().enumerate().rev() {
             let pending = match &stage.grad_halo {
                 Some(halo) => {
@@ -36,10 +36,9 @@ impl<T: Float> Trainer<'_, T> {
                 }
                 None => None,
             };
-            self.gather_samples(i, stage, &dy)?;
             self.finish_deferred(deferred.take())?;
-            if self.shares_after == Some(i) {
-                self.begin_shares(stage)?;
+            if shares_after == Some(i) {
+                self.finish_shares()?;
             }
             let layer_start = Instant::now();
             let dx = if !stage.needs_dx {
@@ -54,7 +53,8 @@ impl<T: Float> Trainer<'_, T> {
             };
             lap(layer_start, &mut self.clock.layers[i].backward_data);
             let own_dy = std::mem::replace(&mut dy, dx);
-            if self.layers[i].params().is_empty() || stage.samples.is_some() {
+            // A divided layer keeps what it needs.
+            if self.layers[i].params().is_empty() || stage.divides && stage.needs_dx {
                 self.pool.give(own_dy);
             } else {
                 deferred = Some(Deferred { layer: i, dy: own_dy });
@@ -70,6 +70,9 @@ impl<T: Float> Trainer<'_, T> {
             }
         }
         self.finish_deferred(deferred.take())?;
+        if shares_after.is_none() {
+            self.finish_shares()?;
+        }
         // Of a lone layer; a network's is empty.
         self.input_gradient = dy;
         lap(start, &mut self.clock.phases.backward);
@@ -122,12 +125,29 @@ impl<T: Float> Trainer<'_, T> {
     /// Parameter gradients of the deferred layer, and the start of their reduction over all ranks.
     fn finish_deferred(&mut self, deferred: Option<Deferred<T>>) -> Result<(), TrainError> {
         let Some(Deferred { layer: i, dy }) = deferred else { return Ok(()) };
+        self.parameter_gradients(i, &dy)?;
+        self.pool.give(dy);
+        self.reduce(i)
+    }
+
+    /// Gradients of divided parameters, and their updates.
+    fn finish_shares(&mut self) -> Result<(), TrainError> {
+        let stages = Arc::clone(&self.stages);
+        let divided = stages.iter().enumerate().rev().filter(|(_, stage)| stage.divides && stage.needs_dx);
+        for (i, _) in divided {
+            self.parameter_gradients(i, &Block::default())?;
+            self.reduce(i)?;
+        }
+        Ok(())
+    }
+
+    fn parameter_gradients(&mut self, i: usize, dy: &Block<T>) -> Result<(), TrainError> {
         let start = Instant::now();
         let Self { layers, groups, team, seed, step, clock, tensors, stages, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
-        layers[i].backward_params(&env, &tensors[i], &dy, &stages[i].own_y)?;
+        layers[i].backward_params(&env, &tensors[i], dy, &stages[i].own_y)?;
+        clock.phases.add_halo(env.communication_s.get());
         lap(start, &mut clock.layers[i].backward_params);
-        self.pool.give(dy);
-        self.reduce(i)
+        Ok(())
     }
 }

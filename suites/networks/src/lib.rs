@@ -21,7 +21,6 @@ mod init;
 mod lone;
 mod plan;
 mod pool;
-mod samples;
 mod stage;
 mod steps;
 mod trainer;

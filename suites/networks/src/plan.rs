@@ -4,7 +4,10 @@
 
 use crate::graph::Graph;
 use shardmark_layers::GradientHalo;
-use shardmark_partition::{Coords, Cover, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
+use shardmark_partition::{Coords, Cover, Dim, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
+
+/// How many times as many parameters as values of all samples a layer has whose parameters are divided.
+const WORTH_DIVIDING: usize = 4;
 
 /// Transfers of a layer, as the last digit of a message key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,32 +169,43 @@ impl NetPlan {
         }
     }
 
-    /// Whether each rank computes the parameter gradients of its share of layer `i`, from the inputs and output gradients of
-    /// all samples: ranks that have samples then send less than by summing gradients of all parameters.
-    pub fn gathers_samples(&self, i: usize) -> bool {
+    /// Whether the parameters of layer `i` are divided among all ranks, which compute with them for all samples
+    /// ([`ShareLayer`](shardmark_layers::ShareLayer)): inputs, outputs and their gradients are then sent instead of gradients
+    /// and new parameters. What is sent is waited for, while those would hide behind the backward pass; so it has to be much less.
+    pub fn divides(&self, i: usize) -> bool {
         let (op, ranks) = (&self.graph.nodes[i].op, self.grid.size());
-        if ranks == 1 || i < self.graph.tail || !op.gradient_by_share() {
+        if ranks == 1 || i < self.graph.tail || !op.divides() {
             return false;
         }
-        let params = op.params().iter().map(|p| p.len()).sum::<usize>();
+        let values: usize = self.graph.shapes[i..i + 2].iter().map(|shape| shape[1..].iter().product::<usize>()).sum();
         let most_samples = self.graph.input()[0].div_ceil(ranks);
-        most_samples.saturating_mul(ranks).saturating_mul(self.sample_len(i)) < params
+        most_samples.saturating_mul(ranks).saturating_mul(values).saturating_mul(WORTH_DIVIDING) < self.param_len(i)
     }
 
-    /// Elements of the input and of the output gradient of layer `i` for one sample.
-    pub fn sample_len(&self, i: usize) -> usize {
-        self.graph.shapes[i..i + 2].iter().map(|shape| shape[1..].iter().product::<usize>()).sum()
+    /// Parameters of layer `i`.
+    pub fn param_len(&self, i: usize) -> usize {
+        self.graph.nodes[i].op.params().iter().map(|p| p.len()).sum()
     }
 
-    /// The layer in whose backward pass a rank comes to the gradients from gathered samples. Ranks that have samples are
-    /// awaited by the others until the tail's input gradient has left, and those by them until the first halo below has:
-    /// that comes first. `None` is after all layers.
-    pub fn shares_after(&self, at: &Coords) -> Option<usize> {
-        let tail = self.graph.tail;
-        if tail < self.graph.nodes.len() && self.layer(tail).own_x(&self.grid, at).is_empty() {
-            return Some(tail);
+    /// Most parameters of layer `i` that a rank updates.
+    pub fn largest_share(&self, i: usize) -> usize {
+        if self.divides(i) {
+            self.graph.nodes[i].op.largest_share(self.grid.size())
+        } else {
+            self.param_len(i).div_ceil(self.grid.size())
         }
-        (0..tail).rev().find(|&i| self.layer(i).grad_halo.is_some())
+    }
+
+    /// Samples of the batch that each rank owns in the tail.
+    pub fn tail_samples(&self) -> Vec<usize> {
+        let batch = Cover::own([self.graph.input()[0], 1, 1, 1, 1], Dist::samples());
+        (0..self.grid.size()).map(|rank| batch.region(&self.grid, &self.grid.coords(rank)).span(Dim::N).len()).collect()
+    }
+
+    /// The layer in whose backward pass a rank comes to the gradients of divided parameters, while the first halo below the
+    /// tail is on its way; `None` is after all layers.
+    pub fn shares_after(&self) -> Option<usize> {
+        (0..self.graph.tail).rev().find(|&i| self.layer(i).grad_halo.is_some())
     }
 
     /// Whether layer `i` writes its output over its input: it can, and nobody else reads that input. The layer below made

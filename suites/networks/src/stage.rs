@@ -2,7 +2,6 @@
 
 use crate::boxes::{self, Boxes};
 use crate::plan::{LayerPlan, NetPlan};
-use crate::samples::Samples;
 use shardmark_layers::activation::LeakyRelu;
 use shardmark_layers::{Float, Layer, Op};
 use shardmark_partition::{Coords, Grid, Region, Transfer, Window};
@@ -67,8 +66,8 @@ pub(crate) struct Stage {
     pub scatter: Option<Route>,
     /// Moves the input gradient into a block for the layer below.
     pub grad_redistribute: Option<(Route, Region)>,
-    /// Brings all samples to all ranks, where parameter gradients are summed by share.
-    pub samples: Option<Samples>,
+    /// Whether the layer's parameters are divided among all ranks.
+    pub divides: bool,
 }
 
 impl Stage {
@@ -82,7 +81,8 @@ impl Stage {
         let op = &plan.graph.nodes[i].op;
         let (own_y, own_x) = (lp.own_y(grid, at), lp.own_x(grid, at));
         // Layers with windows compute any sub-box, to the same bits.
-        let cut = grid.size() > 1 && lp.windows != [Window::POINT; 3];
+        let divides = plan.divides(i);
+        let cut = grid.size() > 1 && !divides && lp.windows != [Window::POINT; 3];
         let elements = (own_x.len() + own_y.len()) as u64;
         let pieces = |flops: u64| if cut { boxes::pieces(flops, elements) } else { 1 };
         let forward = pieces(op.forward_flops(own_y.len() as u64));
@@ -111,7 +111,7 @@ impl Stage {
             inputs,
             scatter: lp.scatter.as_ref().map(route),
             grad_redistribute: lp.grad_redistribute.as_ref().map(|t| (route(t), plan.dy_block(i - 1, at))),
-            samples: Samples::new(plan, i, at),
+            divides,
         }
     }
 }

@@ -135,8 +135,11 @@ impl<'a> Generator<'a> {
     /// Parameters with gradient and the optimizer's state of the own shares, and the input.
     fn input(&self) -> impl Iterator<Item = Proto> + use<'a> {
         let graph = &self.plan.graph;
-        let shares: usize = (0..graph.nodes.len()).map(|i| self.share(self.param_len(i))).sum();
-        let params = self.bytes(2 * graph.param_count() as usize) + self.bytes(shares) * self.options.optimizer_state;
+        let layers = 0..graph.nodes.len();
+        let shares: usize = layers.clone().map(|i| self.plan.largest_share(i)).sum();
+        let here = |i| if self.plan.divides(i) { self.plan.largest_share(i) } else { self.plan.param_len(i) };
+        let params =
+            self.bytes(2 * layers.map(here).sum::<usize>()) + self.bytes(shares) * self.options.optimizer_state;
         let region = self.plan.layer(0).x_block(&self.plan.grid, &self.at);
         let read = region.intersect(&Region::full(graph.input())).len() as u64 * self.options.file_element;
         let io = Proto { stream: Stream::Io, ..Self::proto(0, Pass::Input, Work::Io { bytes: read }) };
@@ -163,7 +166,11 @@ impl<'a> Generator<'a> {
         let interior =
             if halo.is_some_and(|t| t.recvs(grid, at).next().is_some()) { lp.interior_y(grid, at) } else { whole };
         let flops = move |elements: usize| self.op(i).forward_flops(elements as u64);
-        let compute = self.parts(i, pass, whole, interior, waits, self.op(i).kind(), flops);
+        let compute = if self.plan.divides(i) {
+            self.by_share(i, pass, flops(lp.y.iter().product()))
+        } else {
+            self.parts(i, pass, whole, interior, waits, self.op(i).kind(), flops)
+        };
         alloc
             .into_iter()
             .chain(self.maybe_messages(i, pass, lp.redistribute))
@@ -223,10 +230,10 @@ impl<'a> Generator<'a> {
         let lp = self.plan.layer(i);
         let pass = Pass::Backward;
         let gather = self.maybe_messages(i, pass, lp.grad_halo);
-        let data: Vec<Proto> = if lp.needs_dx { self.data_gradient(i, &lp) } else { Vec::new() };
+        let data: Vec<Proto> =
+            if lp.needs_dx || self.plan.divides(i) { self.data_gradient(i, &lp) } else { Vec::new() };
         let collectives: Vec<Proto> = if lp.needs_dx { self.collectives(i, pass).collect() } else { Vec::new() };
         gather
-            .chain(self.samples(i))
             .chain(self.params(i + 1))
             .chain(self.shares(Some(i)))
             .chain(collectives)
@@ -242,9 +249,14 @@ impl<'a> Generator<'a> {
         let (grid, at) = (&self.plan.grid, &self.at);
         let pass = Pass::Backward;
         let mut protos = Vec::new();
-        if !self.plan.gradient_in_place(i) {
+        if !self.plan.gradient_in_place(i) && lp.needs_dx {
             let bytes = self.bytes(self.plan.dx_block(i, at).len());
             protos.push(Self::proto(i, pass, Work::Alloc { bytes }));
+        }
+        if self.plan.divides(i) {
+            let flops = self.op(i).backward_data_flops(lp.x.iter().product::<usize>() as u64);
+            protos.append(&mut self.by_share(i, pass, flops));
+            return protos;
         }
         let received = lp.grad_halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
         // The gradient arrives from the layer above by its scatter or redistribution.

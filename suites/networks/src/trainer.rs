@@ -4,6 +4,7 @@ use crate::bucket::Bucket;
 use crate::clock::{Clock, lap};
 use crate::error::TrainError;
 use crate::exchange::Outbox;
+use crate::graph::Node;
 use crate::groups::GroupMap;
 use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
@@ -14,7 +15,7 @@ use shardmark_comm::{Comm, CommExt, ReduceOp};
 use shardmark_host::Team;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::{OptimSpec, Optimizer};
-use shardmark_layers::{Env, Float, Layer, Op, ShareGradient};
+use shardmark_layers::{Env, Float, Layer, Op, Samples};
 use shardmark_partition::{Coords, Region};
 use shardmark_tensor::Block;
 use std::cell::Cell;
@@ -55,14 +56,8 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) gather: Option<Box<dyn Comm>>,
     pub(crate) goal: Goal,
     pub(crate) outbox: Outbox,
-    /// Sums under way, or the samples to be summed, in the order of the backward pass.
+    /// Sums under way, in the order of the backward pass.
     pub(crate) sums: VecDeque<Flight>,
-    /// Whether gathered samples have to wait: others wait for this rank's gradients.
-    pub(crate) held: bool,
-    /// The layer after whose halo they are summed.
-    pub(crate) shares_after: Option<usize>,
-    /// By layer, where gradients are summed by share.
-    pub(crate) shares: Vec<Option<ShareGradient<T>>>,
     pub(crate) gathers: VecDeque<Flight>,
     pub(crate) pool: Pool<T>,
     pub(crate) seed: u64,
@@ -96,27 +91,23 @@ impl<'c, T: Float> Trainer<'c, T> {
         }
         let at = plan.grid.coords(comm.rank());
         let groups = GroupMap::new(comm, &plan, &at)?;
-        let graph = &plan.graph;
-        let mut layers: Vec<Box<dyn Layer<T>>> =
-            graph.nodes.iter().zip(&graph.shapes).map(|(node, &x)| node.op.build(x)).collect();
-        for (i, j, _, spec) in graph.params() {
-            let values: Vec<T> = initial_values(&spec, init, seed, i, j).into_iter().map(T::from_f64).collect();
-            layers[i].params_mut()[j].value = layers[i].layer_layout(j, &values);
-        }
+        let mut layers = build::<T>(&plan, comm.rank(), init, seed);
         let mut stages: Vec<Stage> = (0..layers.len()).map(|i| Stage::new(&plan, i, &at)).collect();
         fuse(&plan, &mut stages, &mut layers);
         let clock = Clock::new(layers.len());
         let mut slot = 0;
         let lens = layers.iter().map(|layer| layer.params().iter().map(|p| p.value.len()).collect::<Vec<_>>());
         let buckets: Vec<Bucket> = lens
-            .map(|lens| {
+            .zip(&stages)
+            .map(|(lens, stage)| {
                 slot += lens.len();
                 let first = slot - lens.len();
-                Bucket::new(lens, (comm.rank(), comm.size()), first)
+                // What is divided already is all this rank's own.
+                let place = if stage.divides { (0, 1) } else { (comm.rank(), comm.size()) };
+                Bucket::new(lens, place, first)
             })
             .collect();
         let own_lens: Vec<usize> = buckets.iter().flat_map(|b| b.own.iter().map(|own| own.len())).collect();
-        let (shares, shares_after) = (own_shares(&plan, &buckets), plan.shares_after(&at));
         Ok(Trainer {
             comm,
             team,
@@ -134,9 +125,6 @@ impl<'c, T: Float> Trainer<'c, T> {
             goal: Goal::Gradients,
             outbox: Outbox::default(),
             sums: VecDeque::new(),
-            held: false,
-            shares,
-            shares_after,
             gathers: VecDeque::new(),
             pool: Pool::new(),
             seed,
@@ -277,13 +265,24 @@ impl<'c, T: Float> Trainer<'c, T> {
         Env { groups, seed, step, layer: layer as u64, training, team, communication_s: Cell::new(0.0) }
     }
 
-    /// Parameters in PyTorch's order.
-    pub fn parameters(&self) -> Vec<Parameter<T>> {
-        let export = |(i, j, name, _): (usize, usize, String, _)| {
-            let (layer, param) = (&self.layers[i], &self.layers[i].params()[j]);
-            Parameter { name, value: layer.torch_layout(j, &param.value), grad: layer.torch_layout(j, &param.grad) }
-        };
-        self.plan.graph.params().map(export).collect()
+    /// Parameters in PyTorch's order, one after the other; divided ones are gathered as they are asked for. Collective: all
+    /// ranks take all of them.
+    ///
+    /// # Errors
+    /// When communication fails.
+    pub fn parameters(&self) -> impl Iterator<Item = Result<Parameter<T>, TrainError>> + '_ {
+        self.plan.graph.params().map(|(i, j, name, _)| {
+            let (op, param) = (&self.plan.graph.nodes[i].op, &self.layers[i].params()[j]);
+            let ranks = self.comm.size();
+            let whole = |own: &Vec<T>| match self.plan.divides(i) {
+                true => {
+                    let counts: Vec<usize> = (0..ranks).map(|rank| op.share(j, rank, ranks).len()).collect();
+                    Ok::<_, TrainError>(op.torch_layout(j, &self.comm.allgatherv_vec(own.clone(), &counts)?))
+                }
+                false => Ok(op.torch_layout(j, own)),
+            };
+            Ok(Parameter { name, value: whole(&param.value)?, grad: whole(&param.grad)? })
+        })
     }
 
     /// What layers keep beside parameters, by full name (`bn1.running_mean`) in PyTorch's order: this rank's replica.
@@ -307,16 +306,30 @@ impl<'c, T: Float> Trainer<'c, T> {
             return Err(TrainError::Parameter { name: name.to_string(), expected, got: values.len() });
         };
         let values: Vec<T> = values.iter().map(|&v| T::from_f64(v)).collect();
-        self.layers[i].params_mut()[j].value = self.layers[i].layer_layout(j, &values);
+        self.layers[i].params_mut()[j].value = own_values(&self.plan, self.comm.rank(), (i, j), &values);
         Ok(())
     }
 }
 
-/// What sums the gradients of each layer's share, where that is done by share.
-fn own_shares<T: Float>(plan: &NetPlan, buckets: &[Bucket]) -> Vec<Option<ShareGradient<T>>> {
-    let share = |(i, bucket): (usize, &Bucket)| {
-        let (op, shapes) = (&plan.graph.nodes[i].op, &plan.graph.shapes);
-        plan.gathers_samples(i).then(|| ShareGradient::new(op, shapes[i], shapes[i + 1], &bucket.own)).flatten()
+/// The layers of a rank with their start values.
+fn build<T: Float>(plan: &NetPlan, rank: usize, init: InitScheme, seed: u64) -> Vec<Box<dyn Layer<T>>> {
+    let (graph, samples) = (&plan.graph, plan.tail_samples());
+    let layer = |(i, node): (usize, &Node)| {
+        let samples = plan.divides(i).then(|| Samples::new(rank, samples.clone()));
+        let share = samples.and_then(|samples| node.op.build_share::<T>(graph.shapes[i], samples));
+        share.map_or_else(|| node.op.build(graph.shapes[i]), |share| Box::new(share) as Box<dyn Layer<T>>)
     };
-    buckets.iter().enumerate().map(share).collect()
+    let mut layers: Vec<Box<dyn Layer<T>>> = graph.nodes.iter().enumerate().map(layer).collect();
+    for (i, j, _, spec) in graph.params() {
+        let values: Vec<T> = initial_values(&spec, init, seed, i, j).into_iter().map(T::from_f64).collect();
+        layers[i].params_mut()[j].value = own_values(plan, rank, (i, j), &values);
+    }
+    layers
+}
+
+/// What a rank keeps of parameter `j` of layer `i`, given in PyTorch's layout, in the layer's.
+fn own_values<T: Float>(plan: &NetPlan, rank: usize, (i, j): (usize, usize), values: &[T]) -> Vec<T> {
+    let op = &plan.graph.nodes[i].op;
+    let whole = op.layer_layout(j, values);
+    if plan.divides(i) { whole[op.share(j, rank, plan.grid.size())].to_vec() } else { whole }
 }

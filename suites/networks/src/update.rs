@@ -1,5 +1,5 @@
-//! From a rank's own gradients to updated parameters: sums are scattered over the ranks, or computed from the samples of
-//! all, each rank updates its share, all shares are gathered. All of it runs beside the rest of the backward pass.
+//! From a rank's own gradients to updated parameters: sums are scattered over the ranks, each rank updates its share, all
+//! shares are gathered. All of it runs beside the rest of the backward pass. Divided parameters need no communication.
 
 use crate::bucket::{Bucket, Field};
 use crate::clock::lap;
@@ -7,7 +7,6 @@ use crate::error::TrainError;
 use crate::trainer::Trainer;
 use shardmark_comm::{CommExt, ReduceOp, Request};
 use shardmark_layers::{Float, Param};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// What becomes of a rank's share of a gradient.
@@ -35,9 +34,9 @@ fn value<T>(param: &mut Param<T>) -> &mut Vec<T> {
 }
 
 impl<T: Float> Trainer<'_, T> {
-    /// Takes the gradients of layer `i`, which are this rank's own, on their way.
+    /// Takes the gradients of layer `i`, which are this rank's own, on their way; those of divided parameters are there.
     pub(crate) fn reduce(&mut self, i: usize) -> Result<(), TrainError> {
-        if self.gather.is_none() {
+        if self.gather.is_none() || self.stages[i].divides {
             if self.goal == Goal::Update {
                 self.step_share(i);
             }
@@ -57,8 +56,7 @@ impl<T: Float> Trainer<'_, T> {
     pub(crate) fn look(&mut self) -> Result<(), TrainError> {
         loop {
             let start = Instant::now();
-            let held = |flight: &&Flight| self.held && self.stages[flight.layer].samples.is_some();
-            let Some(front) = self.sums.front().filter(|front| !held(front)) else {
+            let Some(front) = self.sums.front() else {
                 self.comm.progress()?;
                 let phases = &mut self.clock.phases;
                 let halo = self.sums.is_empty() && self.gathers.is_empty();
@@ -74,21 +72,15 @@ impl<T: Float> Trainer<'_, T> {
         }
     }
 
-    /// Waits for the sums of the bucket that has been under way longest, or for its samples, makes of them what the goal is,
-    /// and sends that to all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on
-    /// the rank, but not the order of buckets.
+    /// Waits for the sums of the bucket that has been under way longest, makes of them what the goal is, and sends that to
+    /// all. Buckets are gathered by a communicator of their own: when the sums of one are there depends on the rank, but not
+    /// the order of buckets.
     pub(crate) fn land_one(&mut self) -> Result<(), TrainError> {
         let Some(Flight { layer, request, started }) = self.sums.pop_front() else { return Ok(()) };
         let start = Instant::now();
-        let arrived = self.comm.wait_vec::<T>(request)?;
-        let stages = Arc::clone(&self.stages);
-        if let Some(samples) = &stages[layer].samples {
-            lap(start, &mut self.clock.phases.grad_exposed);
-            self.sum_share(layer, samples, arrived);
-        } else {
-            self.buckets[layer].give(self.layers[layer].params_mut(), grad, arrived);
-            lap(start, &mut self.clock.phases.grad_exposed);
-        }
+        let sums = self.comm.wait_vec::<T>(request)?;
+        self.buckets[layer].give(self.layers[layer].params_mut(), grad, sums);
+        lap(start, &mut self.clock.phases.grad_exposed);
         if self.goal == Goal::Update {
             self.step_share(layer);
         }
@@ -113,9 +105,9 @@ impl<T: Float> Trainer<'_, T> {
         }
     }
 
-    /// Sends this rank's share of a bucket to all.
+    /// Sends this rank's share of a bucket to all, unless it is divided for good.
     pub(crate) fn gather_shares(&mut self, layer: usize, started: Instant) -> Result<(), TrainError> {
-        let Some(gather) = &self.gather else { return Ok(()) };
+        let Some(gather) = self.gather.as_ref().filter(|_| !self.stages[layer].divides) else { return Ok(()) };
         let start = Instant::now();
         let (bucket, result) = (&self.buckets[layer], self.result());
         let shares = bucket.take(self.layers[layer].params_mut(), result);

@@ -88,13 +88,15 @@ pub fn verify<T: Float>(comm: &dyn Comm, path: &Path, grid: Grid) -> Result<Vec<
             let output = gather_prediction(comm, trainer.plan(), trainer.prediction())?;
             let evaluation = trainer.predict(input.clone())?;
             let evaluation = gather_prediction(comm, trainer.plan(), &evaluation)?;
-            rows.extend(agree(comm, first_step(&file, &trainer, &output, &evaluation))?);
+            let parameters = trainer.parameters().collect::<Result<Vec<_>, _>>()?;
+            rows.extend(agree(comm, first_step(&file, &trainer, &parameters, [&output, &evaluation]))?);
         }
         if file.steps > 0 {
             trainer.update()?;
         }
     }
-    rows.extend(agree(comm, after(&file, &trainer, &losses))?);
+    let parameters = trainer.parameters().collect::<Result<Vec<_>, _>>()?;
+    rows.extend(agree(comm, after(&file, &trainer, &parameters, &losses))?);
     Ok(worst_of_ranks(comm, rows)?)
 }
 
@@ -121,11 +123,11 @@ fn start<T: Float>(file: &ReferenceFile, trainer: &mut Trainer<'_, T>) -> Result
 fn first_step<T: Float>(
     file: &ReferenceFile,
     trainer: &Trainer<'_, T>,
-    output: &[T],
-    evaluation: &[T],
+    found: &[Parameter<T>],
+    [output, evaluation]: [&[T]; 2],
 ) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.prediction("output")?.check(output), file.prediction("evaluation")?.check(evaluation)];
-    rows.extend(parameters(file, trainer, "grads", |p| &p.grad)?);
+    rows.extend(parameters(file, trainer, "grads", found.iter().map(|p| (&p.name, &p.grad)))?);
     if file.has_buffers() {
         for (index, (name, values)) in trainer.buffers().into_iter().enumerate() {
             rows.push(file.expected("buffers", index, &name, &[values.len()])?.check(values));
@@ -135,26 +137,31 @@ fn first_step<T: Float>(
 }
 
 /// Losses of all steps and weights after the last.
-fn after<T: Float>(file: &ReferenceFile, trainer: &Trainer<'_, T>, losses: &[T]) -> Result<Vec<Row>, ReferenceError> {
+fn after<T: Float>(
+    file: &ReferenceFile,
+    trainer: &Trainer<'_, T>,
+    found: &[Parameter<T>],
+    losses: &[T],
+) -> Result<Vec<Row>, ReferenceError> {
     let mut rows = vec![file.losses()?.check(losses)];
     if file.steps > 0 {
-        rows.extend(parameters(file, trainer, "weights_after", |p| &p.value)?);
+        rows.extend(parameters(file, trainer, "weights_after", found.iter().map(|p| (&p.name, &p.value)))?);
     }
     Ok(rows)
 }
 
-/// One row for each parameter: what `pick` takes of it, against the tensor of that name in `group`.
-fn parameters<T: Float>(
+/// One row for each parameter: its name and what was found, against the tensor of that name in `group`.
+fn parameters<'p, T: Float>(
     file: &ReferenceFile,
     trainer: &Trainer<'_, T>,
     group: &str,
-    pick: impl Fn(&Parameter<T>) -> &Vec<T>,
+    found: impl Iterator<Item = (&'p String, &'p Vec<T>)>,
 ) -> Result<Vec<Row>, ReferenceError> {
     let specs = trainer.plan().graph.params().map(|(_, _, _, spec)| spec);
-    let row = |(index, (parameter, spec)): (usize, (&Parameter<T>, ParamSpec))| {
-        Ok(file.expected(group, index, &parameter.name, &spec.shape)?.check(pick(parameter)))
+    let row = |(index, ((name, values), spec)): (usize, ((&String, &Vec<T>), ParamSpec))| {
+        Ok(file.expected(group, index, name, &spec.shape)?.check(values))
     };
-    trainer.parameters().iter().zip(specs).enumerate().map(row).collect()
+    found.zip(specs).enumerate().map(row).collect()
 }
 
 /// Every rank compared its own replica; what counts is the worst.

@@ -6,10 +6,8 @@ use crate::{Env, Float, Layer, LayerError, Param};
 use shardmark_partition::{Region, Shape};
 use shardmark_tensor::Block;
 
-/// Convolution with its parameters. Weights and their gradient are kept as `[KD, KH, KW, C, K]`, the order in which the
-/// weight gradient is written and the forward weights are packed.
+/// Convolution with its parameters. Weights and their gradient are kept as `[KD, KH, KW, C, K]`.
 pub struct ConvLayer<T: Float> {
-    spec: Conv,
     local: Local<T>,
     bias: BiasScratch<T>,
     params: Vec<Param<T>>,
@@ -24,20 +22,8 @@ impl<T: Float> ConvLayer<T> {
     /// The same for an available instruction set.
     pub fn with_isa(spec: Conv, y: Shape, isa: Isa) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
-        let local = Local::new(spec.clone(), y, isa);
-        ConvLayer { spec, local, bias: BiasScratch::default(), params }
-    }
-
-    /// Calls `visit(index in [K, C, taps], index in [taps, C, K])` for every weight.
-    fn for_each_weight(&self, mut visit: impl FnMut(usize, usize)) {
-        let (c, k, taps) = (self.spec.c, self.spec.k, self.spec.taps());
-        for tap in 0..taps {
-            for ci in 0..c {
-                for ki in 0..k {
-                    visit((ki * c + ci) * taps + tap, (tap * c + ci) * k + ki);
-                }
-            }
-        }
+        let local = Local::new(spec, y, isa);
+        ConvLayer { local, bias: BiasScratch::default(), params }
     }
 }
 
@@ -84,21 +70,5 @@ impl<T: Float> Layer<T> for ConvLayer<T> {
     fn params_mut(&mut self) -> &mut [Param<T>] {
         self.local.forget_weights();
         &mut self.params
-    }
-
-    fn torch_layout(&self, i: usize, values: &[T]) -> Vec<T> {
-        let mut out = values.to_vec();
-        if i == 0 {
-            self.for_each_weight(|torch, own| out[torch] = values[own]);
-        }
-        out
-    }
-
-    fn layer_layout(&self, i: usize, values: &[T]) -> Vec<T> {
-        let mut out = values.to_vec();
-        if i == 0 {
-            self.for_each_weight(|torch, own| out[own] = values[torch]);
-        }
-        out
     }
 }

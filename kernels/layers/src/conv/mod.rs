@@ -87,4 +87,17 @@ impl Conv {
         }
         params
     }
+
+    /// Calls `visit(index in [K, C, taps], index in [taps, C, K])` for every weight: its place in PyTorch's layout, and in the
+    /// layer's, the order in which the weight gradient is written and the forward weights are packed.
+    pub(crate) fn for_each_weight(&self, mut visit: impl FnMut(usize, usize)) {
+        let (c, k, taps) = (self.c, self.k, self.taps());
+        for tap in 0..taps {
+            for ci in 0..c {
+                for ki in 0..k {
+                    visit((ki * c + ci) * taps + tap, (tap * c + ci) * k + ki);
+                }
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod tiles;
 
 use super::local::{BiasScratch, backward_bias};
 use super::{Algorithm, Conv, ConvLayer, ConvTranspose, ISAS, Isa, Local, TransposedLocal, reference};
-use crate::{Float, Layer};
+use crate::{Float, Layer, Op};
 use shardmark_host::{SOLO, Team};
 use shardmark_partition::{Region, SPATIAL, Shape, Span, Window};
 use shardmark_tensor::{Block, Real, rng};
@@ -75,7 +75,7 @@ impl Problem {
     fn layer<T: Float>(&self, isa: Isa) -> ConvLayer<T> {
         let mut layer = ConvLayer::with_isa(self.conv.clone(), self.y_shape, isa);
         let narrow = |v: &[f64]| v.iter().map(|&v| T::from_f64(v)).collect::<Vec<T>>();
-        let weight = layer.layer_layout(0, &narrow(&self.weight));
+        let weight = Op::Conv(self.conv.clone()).layer_layout(0, &narrow(&self.weight));
         layer.params_mut()[0].value = weight;
         if self.conv.bias {
             layer.params_mut()[1].value = narrow(&self.bias);
@@ -108,7 +108,7 @@ fn run_by<T: Float>(problem: &Problem, isa: Isa, team: &Team) -> [Vec<f64>; 4] {
     local.backward_data(team, &weight, &dy, &mut dx, &x_region);
     let mut dw = vec![T::from_f64(5.0); problem.weight.len()];
     local.backward_weight(team, &x, &dy, &y_region, &mut dw);
-    let dw = problem.layer::<T>(isa).torch_layout(0, &dw);
+    let dw = Op::Conv(problem.conv.clone()).torch_layout(0, &dw);
     let mut db = vec![T::from_f64(5.0); problem.conv.k];
     backward_bias(team, &dy, &y_region, &mut db, &mut BiasScratch::default());
     for (block, region) in [(&y, y_region), (&dx, x_region)] {
@@ -258,7 +258,7 @@ fn transposed_small_integers_are_exact() {
             local.backward_data(&SOLO, &weight, &dy, &mut dx_block, &inputs);
             let mut dw_own = vec![5.0; weight.len()];
             local.backward_weight(&SOLO, &x, &dy, &inputs, &mut dw_own);
-            let dw_own = problem.layer::<f32>(isa).torch_layout(0, &dw_own);
+            let dw_own = Op::Conv(problem.conv.clone()).torch_layout(0, &dw_own);
             let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
             assert_eq!(wide(y_block.data()), y, "{isa}: forward of {spec:?}");
             assert_eq!(wide(dx_block.data()), dx, "{isa}: data gradient of {spec:?}");
@@ -355,8 +355,9 @@ fn layers_convert_weights_and_notice_changes() {
     let conv = Conv::cube(3, 5, 2, 1, 0, false);
     let mut layer = ConvLayer::<f32>::new(conv.clone(), [1, 2, 2, 2, 5]);
     let torch: Vec<f32> = (0..layer.params()[0].value.len()).map(|i| i as f32).collect();
-    let own = layer.layer_layout(0, &torch);
-    assert_eq!(layer.torch_layout(0, &own), torch);
+    let op = Op::Conv(conv.clone());
+    let own = op.layer_layout(0, &torch);
+    assert_eq!(op.torch_layout(0, &own), torch);
     // [KD, KH, KW, C, K]: the second element is output channel 1.
     assert_eq!(own[1], (3 * 8) as f32);
     assert_eq!(conv.params()[0].shape, [5, 3, 2, 2, 2]);

@@ -129,7 +129,7 @@ multiversion! {
 }
 
 /// `dweight = dy^T x`; zero without rows.
-pub(crate) fn weight_gradient<T: Float>(team: &Team, c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
+pub(super) fn weight_gradient<T: Float>(team: &Team, c: usize, k: usize, x: &[T], dy: &[T], dweight: &mut [T]) {
     let len = dweight.len();
     let dweight = SharedMut::new(dweight);
     share(team, k, len, k, |outputs| {
@@ -182,7 +182,7 @@ fn product<T: Float, const L: usize>(rows: usize, x: &[T], c: usize, dy: &[T], k
 }
 
 /// `dbias = sum of the rows of dy`; zero without rows.
-pub(crate) fn bias_gradient<T: Float>(dy: &[T], dbias: &mut [T]) {
+pub(super) fn bias_gradient<T: Float>(dy: &[T], dbias: &mut [T]) {
     dbias.fill(T::ZERO);
     for dy in dy.chunks_exact(dbias.len()) {
         dbias.iter_mut().zip(dy).for_each(|(db, &dy)| *db += dy);

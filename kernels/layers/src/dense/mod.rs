@@ -7,14 +7,14 @@
 
 mod flatten;
 mod local;
+mod product;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
 pub use flatten::{Flatten, FlattenLayer};
-pub(crate) use local::{bias_gradient, weight_gradient};
+pub(crate) use product::Product;
 
-use crate::conv::{Isa, Matrix};
 use crate::{Env, Float, Init, Layer, LayerError, Param, ParamSpec};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -44,22 +44,18 @@ impl Dense {
     }
 }
 
-/// Rows from which on the weight is packed and the tiles of the convolution do the work.
-pub(crate) const MANY_ROWS: usize = 16;
-
 /// [`Dense`] on a rank; parameters in PyTorch's layout.
 pub struct DenseLayer<T: Float> {
-    spec: Dense,
     params: Vec<Param<T>>,
-    matrix: Matrix<T>,
+    product: Product<T>,
 }
 
 impl<T: Float> DenseLayer<T> {
-    /// The layer of a spec, all parameters zero; the instruction set is [`Isa::selected`].
+    /// The layer of a spec, all parameters zero; the instruction set is [`Isa::selected`](crate::conv::Isa::selected).
     pub fn new(spec: Dense) -> Self {
         let params = spec.params().iter().map(|p| Param::zeros(p.len())).collect();
-        let matrix = Matrix::new(spec.c, spec.k, Isa::selected());
-        DenseLayer { spec, params, matrix }
+        let product = Product::new(spec.c, spec.k);
+        DenseLayer { params, product }
     }
 }
 
@@ -79,11 +75,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
         let (from, to) = (rows(x, part), rows(y, part));
         let (x, y) = (&x.data()[from], &mut y.data_mut()[to]);
         let bias = self.params.get(1).map_or(&[][..], |bias| &bias.value);
-        if part.0[0].len() < MANY_ROWS {
-            local::forward(env.team, &self.params[0].value, bias, self.spec.c, x, y);
-            return Ok(());
-        }
-        self.matrix.forward(env.team, &self.params[0].value, bias, x, y);
+        self.product.forward(env.team, &self.params[0].value, bias, x, y);
         Ok(())
     }
 
@@ -98,22 +90,13 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
     ) -> Result<(), LayerError> {
         let (from, to) = (rows(dy, part), rows(dx, part));
         let (dy, dx) = (&dy.data()[from], &mut dx.data_mut()[to]);
-        if part.0[0].len() < MANY_ROWS {
-            local::backward_data(env.team, &self.params[0].value, self.spec.c, dy, dx);
-            return Ok(());
-        }
-        self.matrix.backward_data(env.team, &self.params[0].value, dy, dx);
+        self.product.backward_data(env.team, &self.params[0].value, dy, dx);
         Ok(())
     }
 
     fn backward_params(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
         let (x, dy) = (&x.data()[rows(x, part)], &dy.data()[rows(dy, part)]);
-        let dweight = &mut self.params[0].grad;
-        if part.0[0].len() < MANY_ROWS {
-            local::weight_gradient(env.team, self.spec.c, self.spec.k, x, dy, dweight);
-        } else {
-            self.matrix.backward_weight(env.team, x, dy, dweight);
-        }
+        self.product.backward_weight(env.team, x, dy, &mut self.params[0].grad);
         if let Some(bias) = self.params.get_mut(1) {
             local::bias_gradient(dy, &mut bias.grad);
         }
@@ -125,7 +108,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
     }
 
     fn params_mut(&mut self) -> &mut [Param<T>] {
-        self.matrix.forget_weights();
+        self.product.forget_weights();
         &mut self.params
     }
 }

@@ -54,8 +54,9 @@ fn run(comm: &dyn Comm, graph: &Graph, grid: Grid) -> Result<Run, TrainError> {
     trainer.lone_backward(dy)?;
     let dx = trainer.lone_input_gradient();
     let dx = if dx.data().is_empty() { Block::default() } else { cut(dx, x) };
-    let grads = trainer.parameters().into_iter().map(|p| p.grad).collect();
-    Ok(Run { output, dx, grads, counts: counted.counts() })
+    let counts = counted.counts();
+    let grads = trainer.parameters().map(|p| p.map(|p| p.grad)).collect::<Result<_, _>>()?;
+    Ok(Run { output, dx, grads, counts })
 }
 
 fn assert_grids_agree(op: Op, shape: [usize; 5], input_gradient: bool) {

@@ -3,58 +3,64 @@
 use super::number::Proto;
 use super::{Generator, Protos};
 use shardmark_layers::Op;
-use shardmark_partition::AxisSet;
 use shardmark_partition::step::{CollectiveKind, Part, Pass, Stream, Work};
+use shardmark_partition::{AxisSet, Shape};
 
 impl<'a> Generator<'a> {
-    /// Parameters of layer `i`.
-    pub(super) fn param_len(&self, i: usize) -> usize {
-        self.op(i).params().iter().map(|p| p.len()).sum()
+    /// A collective of all ranks over tensors of all samples, for which a computation waits.
+    fn sample_collective(&self, i: usize, pass: Pass, kind: CollectiveKind, shape: Shape) -> Proto {
+        let work = Work::Collective { group: AxisSet::ALL, kind, bytes: self.bytes(shape.iter().product()) };
+        Proto { stream: Stream::Halo, ..Self::proto(i, pass, work) }
     }
 
-    /// The largest share of a rank in that many parameters: with it, ranks differ by their blocks only.
-    pub(super) fn share(&self, params: usize) -> usize {
-        params.div_ceil(self.plan.grid.size())
-    }
-
-    /// Bytes of the inputs and output gradients of layer `i` for all samples, where its gradients are summed by share.
-    fn samples_bytes(&self, i: usize) -> Option<u64> {
-        let samples = self.plan.graph.input()[0];
-        self.plan.gathers_samples(i).then(|| self.bytes(samples * self.plan.sample_len(i)))
-    }
-
-    /// All samples of layer `i` for all ranks.
-    pub(super) fn samples(&self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
-        let protos = self.samples_bytes(i).map(|bytes| {
-            let gather = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllGather, bytes };
-            let gather = Proto { stream: Stream::Gradient, ..Self::proto(i, Pass::Backward, gather) };
-            [Self::proto(i, Pass::Backward, Work::Alloc { bytes }), gather]
-        });
-        protos.into_iter().flatten()
-    }
-
-    /// The gradients of the own shares from gathered samples, and the updates, if they come after layer `i`.
-    pub(super) fn shares(&self, i: Option<usize>) -> Protos<'a> {
-        if self.plan.shares_after(&self.at) != i {
-            return Box::new(std::iter::empty());
-        }
-        let this = *self;
-        Box::new((self.plan.graph.tail..self.plan.graph.nodes.len()).rev().flat_map(move |i| this.share_of(i)))
-    }
-
-    fn share_of(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
-        let protos = self.samples_bytes(i).map(|held| {
-            let (share, [n, d, h, w, _]) = (self.share(self.param_len(i)), self.plan.graph.shapes[i + 1]);
+    /// What a share of the parameters makes of all samples: inputs or output gradients are gathered, and what all shares make
+    /// of them is summed at the samples' owners.
+    pub(super) fn by_share(&self, i: usize, pass: Pass, flops: u64) -> Vec<Proto> {
+        let (x, y) = (self.plan.graph.shapes[i], self.plan.graph.shapes[i + 1]);
+        let ranks = self.plan.grid.size();
+        let kept = self.op(i).kept_for_share(x, y, ranks)[usize::from(pass == Pass::Backward)];
+        let (gathered, summed) = if pass == Pass::Forward { (x, y) } else { (y, x) };
+        let mut protos = vec![
+            Self::proto(i, pass, Work::Alloc { bytes: self.bytes(kept) }),
+            self.sample_collective(i, pass, CollectiveKind::AllGather, gathered),
+        ];
+        if pass == Pass::Forward || self.plan.layer(i).needs_dx {
+            let (share, both) = (self.plan.largest_share(i), x.iter().chain(&y).product::<usize>());
             let work = Work::Compute {
                 kernel: self.op(i).kind(),
                 shape: [1, 1, 1, 1, share],
-                flops: 2 * (n * d * h * w) as u64 * share as u64,
-                bytes: held + self.bytes(share),
+                flops: flops.div_ceil(ranks as u64),
+                bytes: self.bytes(share + both),
             };
-            let compute = Proto { bucket: true, ..Self::proto(i, Pass::Backward, work) };
-            [compute, Self::proto(i, Pass::Backward, Work::Free { bytes: held })].into_iter().chain(self.update(i))
-        });
-        protos.into_iter().flatten()
+            protos.push(Proto { waits: true, ..Self::proto(i, pass, work) });
+            protos.push(self.sample_collective(i, pass, CollectiveKind::ReduceScatter, summed));
+        }
+        protos
+    }
+
+    /// The gradients of the own shares of divided parameters, and the updates, if they come after layer `i`.
+    pub(super) fn shares(&self, i: Option<usize>) -> Protos<'a> {
+        if self.plan.shares_after() != i {
+            return Box::new(std::iter::empty());
+        }
+        let this = *self;
+        let tail = self.plan.graph.tail..self.plan.graph.nodes.len();
+        Box::new(tail.rev().filter(move |&i| this.plan.divides(i)).flat_map(move |i| this.share_of(i)))
+    }
+
+    fn share_of(self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
+        let (x, y) = (self.plan.graph.shapes[i], self.plan.graph.shapes[i + 1]);
+        let kept = self.op(i).kept_for_share(x, y, self.plan.grid.size()).map(|kept| self.bytes(kept));
+        let share = self.plan.largest_share(i);
+        let work = Work::Compute {
+            kernel: self.op(i).kind(),
+            shape: [1, 1, 1, 1, share],
+            flops: 2 * y[..4].iter().product::<usize>() as u64 * share as u64,
+            bytes: kept[0] + kept[1] + self.bytes(share),
+        };
+        let pass = Pass::Backward;
+        let frees = kept.map(|bytes| Self::proto(i, pass, Work::Free { bytes }));
+        std::iter::once(Self::proto(i, pass, work)).chain(frees).chain(self.step(i))
     }
 
     /// Parameter gradients of layer `i` from the own samples, deferred until the next halo is on its way, and their reduction.
@@ -64,7 +70,7 @@ impl<'a> Generator<'a> {
         }
         let lp = self.plan.layer(i);
         let own = lp.own_y(&self.plan.grid, &self.at);
-        let params = self.param_len(i);
+        let params = self.plan.param_len(i);
         let work = Work::Compute {
             kernel: self.op(i).kind(),
             shape: own.shape(),
@@ -82,7 +88,7 @@ impl<'a> Generator<'a> {
 
     /// Whether there is a layer `i` with parameters whose gradients are computed from the own samples.
     fn sums_own(&self, i: usize) -> bool {
-        i < self.plan.graph.nodes.len() && !self.op(i).params().is_empty() && !self.plan.gathers_samples(i)
+        i < self.plan.graph.nodes.len() && !self.op(i).params().is_empty() && !self.plan.divides(i)
     }
 
     /// [`Generator::update`] where the gradients come from the own samples.
@@ -93,20 +99,23 @@ impl<'a> Generator<'a> {
     /// The update of the own share of layer `i`'s parameters, and the gathering of all shares. A run does them once the sums
     /// are there, which may be later.
     fn update(&self, i: usize) -> Protos<'a> {
-        let (params, pass) = (self.param_len(i), Pass::Update);
-        let share = self.share(params);
+        let bytes = self.bytes(self.plan.param_len(i));
+        let gather = Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllGather, bytes };
+        let part = Part::Bucket(i as u32);
+        let gather = Proto { part, stream: Stream::Gradient, ..Self::proto(i, Pass::Update, gather) };
+        Box::new(self.step(i).chain((!self.alone(AxisSet::ALL)).then_some(gather)))
+    }
+
+    /// The optimizer's step on the own share of layer `i`'s parameters; a layer alone learns nothing.
+    fn step(&self, i: usize) -> impl Iterator<Item = Proto> + use<'a> {
+        let share = self.plan.largest_share(i);
         let work = Work::Compute {
             kernel: "optimizer",
             shape: [1, 1, 1, 1, share],
             flops: share as u64 * (2 + 5 * self.options.optimizer_state),
             bytes: self.bytes(share * (3 + 2 * self.options.optimizer_state as usize)),
         };
-        let compute = Proto { bucket: true, ..Self::proto(i, pass, work) };
-        let gather =
-            Work::Collective { group: AxisSet::ALL, kind: CollectiveKind::AllGather, bytes: self.bytes(params) };
-        let gather = Proto { part: Part::Bucket(i as u32), stream: Stream::Gradient, ..Self::proto(i, pass, gather) };
-        // A layer alone learns nothing, but all ranks get its gradients.
         let learns = self.plan.graph.lone.is_none();
-        Box::new(learns.then_some(compute).into_iter().chain((!self.alone(AxisSet::ALL)).then_some(gather)))
+        learns.then(|| Proto { bucket: true, ..Self::proto(i, Pass::Update, work) }).into_iter()
     }
 }

@@ -38,7 +38,10 @@ pub fn run<T: Float>(comm: &dyn Comm, team: &Team, plan: &NetPlan, subject: &Sub
         let dx = gather(comm, plan.graph.input(), trainer.lone_input_gradient(), owned)?;
         tensors.push(("input gradient".to_string(), wide(dx)));
     }
-    tensors.extend(trainer.parameters().into_iter().map(|p| (format!("grad {}", p.name), wide(p.grad))));
+    for parameter in trainer.parameters() {
+        let parameter = parameter?;
+        tensors.push((format!("grad {}", parameter.name), wide(parameter.grad)));
+    }
     Ok(Outcome { tensors, counts })
 }
 

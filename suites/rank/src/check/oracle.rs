@@ -9,7 +9,7 @@ use shardmark_host::{SOLO, Team};
 use shardmark_layers::Float;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Graph, InitScheme, NetPlan, Trainer};
+use shardmark_networks::{Graph, InitScheme, NetPlan, Parameter, Trainer};
 use shardmark_partition::Grid;
 use shardmark_tensor::Block;
 
@@ -108,18 +108,22 @@ pub fn run<T: Float>(
         (format!("{kind} {name}"), values.into_iter().map(T::to_f64).collect())
     };
     // Every rank has the same gradients and weights; rank 0 speaks for all.
-    let speaks = comm.rank() == 0;
-    if speaks {
-        tensors.extend(trainer.parameters().into_iter().map(|p| named("grad", p.name, p.grad)));
-    }
+    let mut tell = |trainer: &Trainer<'_, T>, kind: &str, pick: fn(Parameter<T>) -> Vec<T>| {
+        for parameter in trainer.parameters() {
+            let parameter = parameter?;
+            if comm.rank() == 0 {
+                tensors.push(named(kind, parameter.name.clone(), pick(parameter)));
+            }
+        }
+        Ok::<_, RankError>(())
+    };
+    tell(&trainer, "grad", |p| p.grad)?;
     if steps > 0 {
         trainer.update()?;
         for _ in 1..steps {
             trainer.train_step(input.clone(), &target)?;
         }
-        if speaks {
-            tensors.extend(trainer.parameters().into_iter().map(|p| named("weight", p.name, p.value)));
-        }
+        tell(&trainer, "weight", |p| p.value)?;
     }
     Ok(Outcome { tensors, counts })
 }
