@@ -10,9 +10,6 @@ pub struct Idle {
     oversubscribed: bool,
 }
 
-/// Polls of a rank with a core of its own before it offers the core to others: some ten microseconds.
-const FAST_POLLS: u32 = 100;
-
 /// Polls before a rank of an oversubscribed node starts to sleep: about a millisecond.
 const AWAKE_POLLS: u32 = 2000;
 
@@ -24,9 +21,9 @@ impl Idle {
 
     pub fn pause(&self, round: u32) {
         match (self.oversubscribed, round) {
-            (false, ..FAST_POLLS) => std::hint::spin_loop(),
-            (true, AWAKE_POLLS..) => thread::sleep(Duration::from_micros(50)),
-            _ => thread::yield_now(),
+            (false, _) => shardmark_comm::pause(round),
+            (true, ..AWAKE_POLLS) => thread::yield_now(),
+            (true, _) => thread::sleep(Duration::from_micros(50)),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct Core<T: Transport> {
     pub transport: T,
     /// Buffers to be used again.
-    pub pool: Pool,
+    pub pool: Arc<Pool>,
     slot: Arc<Slot>,
     table: RefCell<Table<T>>,
     /// The first number that no communicator of this rank has used.
@@ -96,9 +96,9 @@ impl<T: Transport> Op<T> {
 }
 
 impl<T: Transport> Core<T> {
-    pub fn new(transport: T, slot: Arc<Slot>) -> Self {
+    pub fn new(transport: T, slot: Arc<Slot>, pool: Arc<Pool>) -> Self {
         let table = Table { operations: BTreeMap::new(), collectives: Vec::new(), started: 0, advanced: None };
-        Self { transport, pool: Pool::default(), slot, table: RefCell::new(table), next_context: Cell::new(1) }
+        Self { transport, pool, slot, table: RefCell::new(table), next_context: Cell::new(1) }
     }
 
     pub fn receive(&self, from: Address, dtype: Dtype, len: usize) -> Result<Incoming<T>> {

@@ -39,8 +39,13 @@ impl<T: Transport + 'static> Engine<T> {
     /// The communicator of all `size` ranks, on the transport of rank `rank`. `slot` is the rank's line of a
     /// [`crate::Board`].
     pub fn world(transport: T, rank: usize, size: usize, slot: Arc<Slot>) -> Self {
+        Self::sharing(transport, (rank, size), slot, Arc::new(Pool::new(1)))
+    }
+
+    /// The same for rank `rank` of `size`, with buffers from `pool`.
+    pub(crate) fn sharing(transport: T, (rank, size): (usize, usize), slot: Arc<Slot>, pool: Arc<Pool>) -> Self {
         let group = Group { context: 0, rank, members: (0..size).collect() };
-        Self { core: Rc::new(Core::new(transport, slot)), group: Rc::new(group), started: Cell::new(0) }
+        Self { core: Rc::new(Core::new(transport, slot, pool)), group: Rc::new(group), started: Cell::new(0) }
     }
 
     fn check_rank(&self, what: &'static str, got: usize) -> Result<()> {

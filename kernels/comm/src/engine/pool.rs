@@ -1,20 +1,28 @@
 //! Buffers that a rank uses again: fresh memory costs a fault for each page, as much as the copy that follows.
 
+use crate::board::lock;
 use crate::data::{Data, Dtype};
-use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
-/// Most buffers that are kept, ...
+/// Most buffers that are kept for a rank, ...
 const MOST: usize = 64;
 /// ... and their bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Payloads without elements, of one rank.
-#[derive(Default)]
-pub struct Pool(RefCell<Kept>);
+/// Payloads without elements. Ranks that are threads share one: a message that is moved takes its buffer along, and where
+/// messages go one way only, the sender would never get one back.
+pub struct Pool {
+    kept: Mutex<Kept>,
+    most: usize,
+    most_bytes: usize,
+}
 
 #[derive(Default)]
 struct Kept {
-    buffers: Vec<Data>,
+    /// By type, capacity and a number of their own.
+    buffers: BTreeMap<(Dtype, usize, u64), Data>,
+    given: u64,
     bytes: usize,
 }
 
@@ -23,29 +31,34 @@ fn bytes(buffer: &Data) -> usize {
 }
 
 impl Pool {
+    /// A pool for so many ranks.
+    pub fn new(ranks: usize) -> Self {
+        Pool { kept: Mutex::default(), most: MOST * ranks, most_bytes: MOST_BYTES * ranks }
+    }
+
     /// No elements, with room for `len`: the smallest kept buffer that has it, or a new one.
     pub fn take(&self, dtype: Dtype, len: usize) -> Data {
         if len == 0 {
             return Data::empty(dtype);
         }
-        let kept = &mut *self.0.borrow_mut();
-        let fits = |buffer: &Data| buffer.dtype() == dtype && buffer.capacity() >= len;
-        let fitting = (0..kept.buffers.len()).filter(|&i| fits(&kept.buffers[i]));
-        let Some(best) = fitting.min_by_key(|&i| kept.buffers[i].capacity()) else {
-            return Data::with_capacity(dtype, len);
+        let fitting = {
+            let kept = &mut *lock(&self.kept);
+            let best = kept.buffers.range((dtype, len, 0)..=(dtype, usize::MAX, u64::MAX)).next().map(|(&key, _)| key);
+            let buffer = best.and_then(|key| kept.buffers.remove(&key));
+            kept.bytes -= buffer.as_ref().map_or(0, bytes);
+            buffer
         };
-        let buffer = kept.buffers.swap_remove(best);
-        kept.bytes -= bytes(&buffer);
-        buffer
+        fitting.unwrap_or_else(|| Data::with_capacity(dtype, len))
     }
 
     /// Keeps a buffer, unless there are enough.
     pub fn give(&self, mut buffer: Data) {
-        let (kept, more) = (&mut *self.0.borrow_mut(), bytes(&buffer));
-        if more > 0 && kept.buffers.len() < MOST && kept.bytes + more <= MOST_BYTES {
+        let (kept, more) = (&mut *lock(&self.kept), bytes(&buffer));
+        if more > 0 && kept.buffers.len() < self.most && kept.bytes + more <= self.most_bytes {
             buffer.truncate(0);
             kept.bytes += more;
-            kept.buffers.push(buffer);
+            kept.given += 1;
+            kept.buffers.insert((buffer.dtype(), buffer.capacity(), kept.given), buffer);
         }
     }
 }
@@ -56,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_smallest_that_fits_is_taken_and_no_more_kept_than_allowed() {
-        let pool = Pool::default();
+        let pool = Pool::new(1);
         pool.give(Data::with_capacity(Dtype::F32, 100));
         pool.give(Data::F32(vec![1.0; 10]));
         pool.give(Data::with_capacity(Dtype::U8, 7));
@@ -68,7 +81,7 @@ mod tests {
             pool.give(Data::zeros(Dtype::F64, 1));
         }
         pool.give(Data::zeros(Dtype::U8, MOST_BYTES + 1));
-        let kept = pool.0.borrow();
+        let kept = lock(&pool.kept);
         assert_eq!((kept.buffers.len(), kept.bytes), (MOST, 7 + 8 * (MOST - 1)));
     }
 }

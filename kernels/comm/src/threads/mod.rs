@@ -1,6 +1,6 @@
 //! Ranks that are threads of this process.
 //!
-//! Messages are moved, never copied; a blocked rank sleeps; a rank that panics or returns an error wakes all others
+//! Messages are moved, never copied; a blocked rank polls for a while, if it has a core of its own, and sleeps then; a rank that panics or returns an error wakes all others
 //! with an error that names it, and a receive from a rank that has returned fails, so nothing waits for ever on
 //! a rank that is gone.
 
@@ -120,7 +120,8 @@ fn run_rank<T, E: Display>(
 ) -> Result<T, Cause<E>> {
     let slot = board.join(rank);
     let end = catch_unwind(AssertUnwindSafe(|| {
-        let comm = Engine::world(Threads::new(rank, world.clone()), rank, world.size(), slot.clone());
+        let transport = Threads::new(rank, world.clone());
+        let comm = Engine::sharing(transport, (rank, world.size()), slot.clone(), world.buffers());
         f(&comm)
     }));
     slot.finish();
