@@ -33,7 +33,7 @@ pub use data::{Data, Dtype, Elem};
 pub use engine::Engine;
 pub use error::{CommError, Result};
 pub use ext::CommExt;
-pub use pause::pause;
+pub use pause::spin;
 pub use reduce::ReduceOp;
 pub use solo::solo;
 pub use transport::{Address, Member, Transport};

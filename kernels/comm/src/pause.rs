@@ -1,9 +1,11 @@
 //! What a rank with a core of its own does between two looks for a message.
 
-/// Polls before the core is offered to others: some ten microseconds.
-const FAST_POLLS: u32 = 100;
+/// Looks before it does anything that lets others have the core: some milliseconds. Who takes it may keep it for as long as
+/// many a step's waits together.
+const LOOKS: u32 = 20_000;
 
-/// Pauses before poll `round` of a wait: at first hardly, then giving the core away.
-pub fn pause(round: u32) {
-    if round < FAST_POLLS { std::hint::spin_loop() } else { std::thread::yield_now() }
+/// Whether look `round` of a wait is to be followed by the next one at once, after a pause of some cycles.
+pub fn spin(round: u32) -> bool {
+    std::hint::spin_loop();
+    round < LOOKS
 }

@@ -5,7 +5,7 @@ use crate::board::lock;
 use crate::data::{Data, Dtype};
 use crate::engine::Pool;
 use crate::error::{CommError, Result};
-use crate::pause::pause;
+use crate::pause::spin;
 use crate::transport::{Address, Member, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,10 @@ pub(super) struct World {
     failed: AtomicBool,
     failure: Mutex<Option<(usize, String)>>,
     buffers: Arc<Pool>,
-    /// Polls of a waiting rank before it sleeps.
-    polls: u32,
+    /// Whether each rank has a core of its own. It then looks for messages for a while before it sleeps: to be woken takes some
+    /// ten microseconds, as long as many a small collective.
+    roomy: bool,
 }
-
-/// Polls of a rank with a core of its own: about a millisecond. To be woken takes some ten microseconds, as long as many a
-/// small collective.
-const POLLS: u32 = 2000;
 
 impl World {
     pub fn new(ranks: usize) -> Self {
@@ -34,7 +31,7 @@ impl World {
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             buffers: Arc::new(Pool::new(ranks)),
-            polls: if ranks <= std::thread::available_parallelism().map_or(1, usize::from) { POLLS } else { 0 },
+            roomy: ranks <= std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 
@@ -134,9 +131,7 @@ impl Transport for Threads {
     fn park(&self, epoch: u64, round: u32) -> Result<()> {
         // Failures change the epoch after they are set, so one of the two lines sees it.
         self.world.check()?;
-        if round < self.world.polls {
-            pause(round);
-        } else {
+        if !(self.world.roomy && spin(round)) {
             self.mailbox().sleep(epoch);
         }
         Ok(())
