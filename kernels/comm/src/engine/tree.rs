@@ -24,14 +24,17 @@ pub(super) fn tree_allreduce<T: Transport + 'static>(
             let incoming = comm.core.receive(comm.group.address(rank + bit, tag), data.dtype(), data.len())?;
             let part = comm.core.wait(comm.core.insert(operation, Op::Recv(incoming)))?;
             combine(&mut data, &part)?;
+            comm.core.pool.give(part);
         }
         bit *= 2;
     }
-    if rank > 0 {
-        let to = comm.group.address(rank - bit, tag);
-        let shape = Data::zeros(data.dtype(), data.len());
-        let sending = comm.core.transport.start_send(to, std::mem::replace(&mut data, shape))?;
-        comm.core.wait(comm.core.insert(operation, Op::Send { sending, to: to.global }))?;
+    if rank == 0 {
+        return comm.run("tree_allreduce", |link| Broadcast::start(link, 0, data));
     }
-    comm.run("tree_allreduce", |link| Broadcast::start(link, 0, data))
+    let (dtype, len) = (data.dtype(), data.len());
+    let to = comm.group.address(rank - bit, tag);
+    let sending = comm.core.transport.start_send(to, data)?;
+    let sent = comm.core.wait(comm.core.insert(operation, Op::Send { sending, to: to.global }))?;
+    comm.core.pool.give(sent);
+    comm.run("tree_allreduce", |link| Broadcast::receive(link, 0, dtype, len))
 }

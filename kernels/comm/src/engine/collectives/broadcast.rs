@@ -1,7 +1,7 @@
 //! Broadcast along a binomial tree.
 
 use super::{Exchange, Link, Machine};
-use crate::data::Data;
+use crate::data::{Data, Dtype};
 use crate::error::Result;
 use crate::transport::Transport;
 
@@ -20,16 +20,25 @@ enum Stage {
 }
 
 impl<T: Transport> Broadcast<T> {
+    /// The payload of `root`; the others' tells the type and length, and its buffer is used again.
     pub fn start(link: &Link<'_, T>, root: usize, data: Data) -> Result<Self> {
-        let (rank, size) = (link.rank(), link.size());
-        let mut exchange = Exchange::new(link, 0);
-        let position = (rank + size - root) % size;
-        let parent = (position & position.wrapping_sub(1)).wrapping_add(root) % size;
-        if position == 0 {
-            exchange.put(parent, data);
-        } else {
-            exchange.receive(link, parent, data.dtype(), data.len())?;
+        if link.rank() != root {
+            let (dtype, len) = (data.dtype(), data.len());
+            link.pool.give(data);
+            return Self::receive(link, root, dtype, len);
         }
+        let mut exchange = Exchange::new(link, 0);
+        exchange.put(root, data);
+        Ok(Self { exchange, root, stage: Stage::FromParent(root) })
+    }
+
+    /// A payload of `len` elements from another rank, `root`.
+    pub fn receive(link: &Link<'_, T>, root: usize, dtype: Dtype, len: usize) -> Result<Self> {
+        let size = link.size();
+        let position = (link.rank() + size - root) % size;
+        let parent = ((position & position.wrapping_sub(1)) + root) % size;
+        let mut exchange = Exchange::new(link, 0);
+        exchange.receive(link, parent, dtype, len)?;
         Ok(Self { exchange, root, stage: Stage::FromParent(parent) })
     }
 
@@ -41,7 +50,11 @@ impl<T: Transport> Broadcast<T> {
         let mut bit = limit >> 1;
         while bit > 0 {
             if position + bit < size {
-                self.exchange.send(link, (position + bit + self.root) % size, data.copy(0..data.len()))?;
+                self.exchange.send(
+                    link,
+                    (position + bit + self.root) % size,
+                    data.copy_to(0..data.len(), link.pool),
+                )?;
             }
             bit >>= 1;
         }
