@@ -67,8 +67,12 @@ impl fmt::Display for RankState {
         match &self.doing {
             Doing::Waiting { operation, missing } => {
                 write!(f, "rank {} waits in {operation} for {time}", self.rank)?;
-                // A send or receive names its peer already.
-                if operation.peer.is_none() { write!(f, ", missing {}", RankList(missing)) } else { Ok(()) }
+                // A send or receive names its peer already; a rank that is not polling yet knows of none.
+                if operation.peer.is_none() && !missing.is_empty() {
+                    write!(f, ", missing {}", RankList(missing))
+                } else {
+                    Ok(())
+                }
             }
             Doing::Computing { last: Some(last) } => {
                 write!(f, "rank {} is computing for {time} (last operation: {last})", self.rank)

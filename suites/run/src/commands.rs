@@ -31,7 +31,11 @@ pub fn list(arguments: &List) -> Result<Exit, RunError> {
         let selected = suites::select(name, &arguments.select)?;
         selected.planned.iter().map(|planned| vec![line(planned)]).collect()
     } else {
-        suites::all().into_iter().map(|(name, path)| vec![name, suites::description(&path)]).collect()
+        let suites = suites::all();
+        if suites.is_empty() {
+            println!("no folder suites (with smoke.toml in it) in {}", suites::places().join(" or "));
+        }
+        suites.into_iter().map(|(name, path)| vec![name, suites::description(&path)]).collect()
     };
     print(&rows);
     Ok(Exit::Ok)
