@@ -6,17 +6,15 @@ use shardmark_plan::outcome::{Outcome, Status, Stopped};
 /// The message of a case that did not end well: what the ranks said, else what the launcher said, else how the process
 /// ended.
 pub fn message(outcome: Outcome, stopped: Option<Stopped>, events: &[Event], status: Status, log: &[String]) -> String {
-    let said = events.iter().rev().find_map(|event| match event {
-        Event::Hang { rank, operation, peers, seconds } => {
-            let peers: Vec<String> = peers.iter().map(usize::to_string).collect();
-            let from = if peers.is_empty() { String::new() } else { format!(" for rank {}", peers.join(", ")) };
-            Some(format!("rank {rank} waits in {operation}{from} since {seconds:.1} s"))
-        }
+    let wrong = events.iter().find_map(|event| match event {
         Event::Check { passed: false, used, message } => {
             Some(format!("check failed at {used:.3} of the tolerance: {message}"))
         }
         _ => None,
     });
+    // A rank that was stopped and is woken to be ended may find then that it has waited for long: the first one is right.
+    let hang = events.iter().find_map(hang);
+    let said = if outcome == Outcome::Wrong { wrong.or(hang) } else { hang.or(wrong) };
     // The first failure is the cause; the others follow from it.
     let failed = events.iter().find_map(|event| match event {
         Event::Failed { rank, message } => Some(format!("rank {rank}: {message}")),
@@ -31,6 +29,16 @@ pub fn message(outcome: Outcome, stopped: Option<Stopped>, events: &[Event], sta
             with(&ended(status), killed_rank(log).or_else(|| unnamed_rank(status, log)).or_else(|| last(log)))
         }),
     }
+}
+
+/// A rank that waits, for whom and since when.
+fn hang(event: &Event) -> Option<String> {
+    const SHOWN: usize = 8;
+    let Event::Hang { rank, operation, peers, seconds } = event else { return None };
+    let shown: Vec<String> = peers.iter().take(SHOWN).map(usize::to_string).collect();
+    let more = peers.len().checked_sub(SHOWN + 1).map_or(String::new(), |more| format!(" and {} more", more + 1));
+    let from = if peers.is_empty() { String::new() } else { format!(" for rank {}{more}", shown.join(", ")) };
+    Some(format!("rank {rank} waits in {operation}{from} since {seconds:.1} s"))
 }
 
 fn with(what: &str, more: Option<String>) -> String {
@@ -123,9 +131,25 @@ mod tests {
     #[test]
     fn a_hang_names_rank_operation_and_peers() {
         let hang = Event::Hang { rank: 2, operation: "recv".into(), peers: vec![1, 3], seconds: 5.0 };
+        // A rank that was stopped wakes when the job is ended.
+        let woken = Event::Hang { rank: 1, operation: "barrier".into(), peers: vec![2], seconds: 9.0 };
         assert_eq!(
-            message(Outcome::Hang, None, &[hang], Status::Code(11), &[]),
+            message(Outcome::Hang, None, &[hang, woken], Status::Code(11), &[]),
             "rank 2 waits in recv for rank 1, 3 since 5.0 s"
         );
+        let all = Event::Hang { rank: 0, operation: "split".into(), peers: (1..11).collect(), seconds: 5.0 };
+        assert_eq!(
+            super::hang(&all).unwrap(),
+            "rank 0 waits in split for rank 1, 2, 3, 4, 5, 6, 7, 8 and 2 more since 5.0 s"
+        );
+    }
+
+    #[test]
+    fn a_check_that_failed_is_told_unless_the_case_hangs_afterwards() {
+        let check = || Event::Check { passed: false, used: 2.0, message: "loss".into() };
+        let hang = || Event::Hang { rank: 0, operation: "recv".into(), peers: vec![1], seconds: 5.0 };
+        let said = |outcome| message(outcome, None, &[check(), hang()], Status::Code(11), &[]);
+        assert_eq!(said(Outcome::Hang), "rank 0 waits in recv for rank 1 since 5.0 s");
+        assert_eq!(said(Outcome::Wrong), "check failed at 2.000 of the tolerance: loss");
     }
 }

@@ -63,6 +63,11 @@ fn a_rank_that_stops_answering_is_a_hang_with_operation_and_peers() {
 }
 
 #[test]
+fn a_stopped_rank_is_a_hang_of_the_rank_that_waits_for_it() {
+    each("suspend", "stop@1:2", &[("threads", "hang", "no sign of life"), ("mpi", "hang", "rank 0 waits in")]);
+}
+
+#[test]
 fn a_rank_that_leaves_is_a_failure() {
     each("leave", "exit@1:2", &[("threads", "failed", "exit code 7"), ("mpi", "failed", "7")]);
 }
