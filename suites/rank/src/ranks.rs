@@ -108,6 +108,12 @@ fn failed(rank: usize, message: String) {
     Event::Failed { rank, message }.emit();
 }
 
+/// Reports why this process does not even start as a rank.
+pub fn refuse(message: String) -> RankExit {
+    failed(this_rank(), message);
+    RankExit::Usage
+}
+
 /// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that
 /// fails has been reported, and under MPI has ended the job, when this returns.
 ///

@@ -3,6 +3,7 @@
 # FAKE_RECORD is a finished record to copy, FAKE_LOG a file that gets a line for each start.
 say() { echo "@shardmark $1"; }
 if [ "$1" = memory ]; then echo '{"rank_bytes":[1073741824,2147483648],"parameter_bytes":4}'; exit 0; fi
+if [ "$1" = simd ]; then echo "${SHARDMARK_SIMD:-avx2}"; exit 0; fi
 if [ "$1" = check ] || [ "$1" = verify ]; then
     say '{"event":"check","passed":true,"used":0.25,"message":"grid 1x1x1x1: loss"}'
     case "$*" in
