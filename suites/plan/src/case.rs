@@ -309,9 +309,10 @@ impl Case {
         format!("{hash:016x}")
     }
 
-    /// Each key and the text of its value.
+    /// Each key that means something to the case, and the text of its value.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        KEYS.iter().map(|key| (key.name.to_string(), (key.get)(self))).collect()
+        let used = KEYS.iter().filter(|key| self.idle_beside(key.name).is_none());
+        used.map(|key| (key.name.to_string(), (key.get)(self))).collect()
     }
 
     fn line(&self, wanted: impl Fn(&Key) -> bool) -> String {

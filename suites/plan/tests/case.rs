@@ -143,7 +143,10 @@ fn a_key_that_changes_nothing_is_refused_and_has_its_default() {
     {
         assert!(Case::parse(line).is_ok(), "{line}");
     }
-    let short = Case::parse("comm:allreduce").unwrap().to_string();
+    let case = Case::parse("comm:allreduce").unwrap();
+    assert!(case.settings().contains_key("bytes") && !case.settings().contains_key("conv"));
+    assert!(case.resolved().contains(" conv=auto "));
+    let short = case.to_string();
     assert_eq!(
         short,
         "comm:allreduce grid=1x1x1x1 ranks=1 transport=threads mode=strong steps=5 warmup=1 repeat=1 check=quick"
