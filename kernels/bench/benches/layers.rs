@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     if let Some(complaint) = Isa::complaint() {
-        eprintln!("{complaint}");
+        eprintln!("{complaint}; {} is used", Isa::selected());
     }
     for (role, text) in ROLES.iter().filter(|(role, _)| timing || *role == "smoke") {
         let mut group = criterion.benchmark_group(*role);

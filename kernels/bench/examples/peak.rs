@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("role: expected one of {names}, got {role}; name a file of kernels/bench/shapes").into());
     };
     if let Some(complaint) = Isa::complaint() {
-        eprintln!("{complaint}");
+        eprintln!("{complaint}; {} is used", Isa::selected());
     }
     let (isa, team) = (Isa::selected(), Team::new(threads)?);
     let peak = peak::multiply_add_peak(isa, &team, 200);

@@ -102,7 +102,7 @@ impl<R: BufRead, W: Write> Session<R, W> {
     /// Those of reading and writing.
     pub fn run(mut self, serve: impl Fn(&Request, &mut Self) -> Result<(), Box<dyn Error>>) -> io::Result<()> {
         if let Some(complaint) = Isa::complaint() {
-            eprintln!("{complaint}");
+            eprintln!("{complaint}; {} is used", Isa::selected());
         }
         while let Some(request) = self.next_request()? {
             if let Err(error) = serve(&request, &mut self) {

@@ -18,13 +18,15 @@ use mpi::ffi;
 use shardmark_comm::{Board, Comm, CommError, Engine, KEYS, Result};
 use std::os::raw::{c_int, c_void};
 use std::time::Duration;
-use transport::Mpi;
+use transport::{INIT, Mpi, place};
 
 /// Settings of a job.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where this rank shows what it is doing, for a [`shardmark_comm::Watchdog`].
     pub board: Board,
+    /// This rank, if its launcher has told it: then the start of MPI is on the board too.
+    pub rank: Option<usize>,
     /// The most elements that one MPI message carries; longer payloads are sent in parts. Equal on all ranks.
     pub part: usize,
 }
@@ -32,7 +34,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         // MPI counts elements in an int; 2^30 is the largest power of two that fits.
-        Self { board: Board::new(), part: 1 << 30 }
+        Self { board: Board::new(), rank: None, part: 1 << 30 }
     }
 }
 
@@ -56,6 +58,8 @@ pub struct MpiWorld {
 /// world has one rank.
 pub fn world(options: &Options) -> Result<MpiWorld> {
     let setup = |message: String| CommError::Transport { what: "MPI".into(), message };
+    let start = options.rank.map(|rank| options.board.join(rank));
+    let starting = start.as_ref().map(|slot| slot.enter(INIT));
     let (universe, level) = mpi::initialize_with_threading(Threading::Funneled)
         .ok_or_else(|| setup("expected to initialise it, got an initialised one; call world once".into()))?;
     install_abort_hook();
@@ -73,9 +77,15 @@ pub fn world(options: &Options) -> Result<MpiWorld> {
     let node = mpi::environment::processor_name().unwrap_or_default();
     let (major, minor) = mpi::environment::version();
 
-    let transport = Mpi::new(universe, options.part)?;
-    let (rank, size) = transport.place()?;
-    let slot = options.board.join(rank);
+    let (rank, size) = place()?;
+    let slot = match &start {
+        Some(slot) if options.rank == Some(rank) => slot.clone(),
+        _ => options.board.join(rank),
+    };
+    let transport = Mpi::new(universe, options.part, slot.clone())?;
+    drop(starting);
+    // The launcher's number was of another kind.
+    start.iter().filter(|_| options.rank != Some(rank)).for_each(|slot| slot.finish());
     Ok(MpiWorld {
         comm: Box::new(Engine::world(transport, rank, size, slot)),
         library,
@@ -87,13 +97,14 @@ pub fn world(options: &Options) -> Result<MpiWorld> {
 
 /// Ends all ranks of the job, from any thread; the launcher returns `code` or another one that is not zero.
 pub fn abort(code: i32) -> ! {
+    // The library, or a handler of the exit, may wait for a lock that the rank's own thread holds (in the middle of
+    // starting or finalising MPI above all): then leaving without a word ends the job.
+    let _ = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(ABORT_PATIENCE);
+        // SAFETY: ends the process at once, without handlers that could wait for the same lock.
+        unsafe { libc::_exit(code) }
+    });
     if mpi::is_initialized() && !mpi::is_finalized() {
-        // The library may wait for a lock that the rank's own thread holds: then leaving without a word ends the job.
-        let _ = std::thread::Builder::new().spawn(move || {
-            std::thread::sleep(ABORT_PATIENCE);
-            // SAFETY: ends the process at once, without handlers that could wait for the same lock.
-            unsafe { libc::_exit(code) }
-        });
         // SAFETY: MPI is running. Called from another thread than the main one it goes beyond the funneled level, but
         // the job is lost anyway, and what follows ends this process in any case.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, code) };

@@ -5,10 +5,17 @@ use crate::idle::Idle;
 use crate::transfer::Transfer;
 use mpi::environment::Universe;
 use mpi::ffi::{self, MPI_Comm};
-use shardmark_comm::{Address, CommError, Data, Member, Result, Transport};
+use shardmark_comm::{Address, CommError, Data, Member, Operation, Result, Slot, Transport};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::raw::c_int;
+use std::sync::Arc;
+
+/// The start of MPI, of which the first communicator is a part.
+pub const INIT: Operation = Operation { name: "MPI_Init", peer: None, key: None };
+
+/// The end of MPI.
+const FINALIZE: Operation = Operation { name: "MPI_Finalize", peer: None, key: None };
 
 /// One rank's end.
 pub struct Mpi {
@@ -17,13 +24,15 @@ pub struct Mpi {
     part: usize,
     epoch: Cell<u64>,
     idle: Idle,
+    /// This rank's line of the board.
+    slot: Arc<Slot>,
     /// Finalises MPI when dropped, after the communicators (see `drop`).
-    _universe: Universe,
+    universe: Option<Universe>,
 }
 
 impl Mpi {
     /// Duplicates the world's communicator, so that no other library's messages can meet ours. Collective.
-    pub fn new(universe: Universe, part: usize) -> Result<Self> {
+    pub fn new(universe: Universe, part: usize, slot: Arc<Slot>) -> Result<Self> {
         // SAFETY: MPI is initialised; errors are to come back as codes from here on.
         let world = unsafe {
             let mut world = ffi::RSMPI_COMM_NULL;
@@ -33,19 +42,7 @@ impl Mpi {
         };
         let idle = Idle::new(local_ranks(world)?);
         let contexts = RefCell::new(BTreeMap::from([(0, world)]));
-        Ok(Self { contexts, part: part.clamp(1, 1 << 30), epoch: Cell::new(0), idle, _universe: universe })
-    }
-
-    /// Rank and number of ranks in the world.
-    pub fn place(&self) -> Result<(usize, usize)> {
-        let world = self.context(0)?;
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: each writes one int.
-        unsafe {
-            check("MPI_Comm_rank", ffi::MPI_Comm_rank(world, &mut rank))?;
-            check("MPI_Comm_size", ffi::MPI_Comm_size(world, &mut size))?;
-        }
-        Ok((rank as usize, size as usize))
+        Ok(Self { contexts, part: part.clamp(1, 1 << 30), epoch: Cell::new(0), idle, slot, universe: Some(universe) })
     }
 
     fn context(&self, context: u32) -> Result<MPI_Comm> {
@@ -54,6 +51,17 @@ impl Mpi {
             message: format!("expected an open communicator, got number {context}; drop requests before communicators"),
         })
     }
+}
+
+/// Rank and number of ranks in the world.
+pub fn place() -> Result<(usize, usize)> {
+    let (mut rank, mut size) = (0, 0);
+    // SAFETY: MPI is initialised; each writes one int.
+    unsafe {
+        check("MPI_Comm_rank", ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &mut rank))?;
+        check("MPI_Comm_size", ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &mut size))?;
+    }
+    Ok((rank as usize, size as usize))
 }
 
 /// How many ranks of the job share this node's memory.
@@ -158,9 +166,11 @@ fn free(mut comm: MPI_Comm) {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
+        let _inside = self.slot.enter(FINALIZE);
         // Last made, first freed: the same order on all ranks, since freeing is collective by the standard.
         while let Some((_, comm)) = self.contexts.borrow_mut().pop_last() {
             free(comm);
         }
+        self.universe = None;
     }
 }

@@ -24,7 +24,12 @@ fn main() -> ExitCode {
 /// One rank of a scene.
 fn rank(scene: &str) -> ExitCode {
     // Parts so short that the suite's payloads need several.
-    let options = Options { part: 1000, ..Options::default() };
+    let launched = std::env::var("OMPI_COMM_WORLD_RANK").ok().and_then(|rank| rank.parse().ok());
+    let options = Options { part: 1000, rank: launched, ..Options::default() };
+    let _watchdog = (scene == "init").then(|| watchdog(&options));
+    if scene == "init" && launched == Some(2) {
+        std::thread::sleep(Duration::from_secs(60));
+    }
     let world = match world(&options) {
         Ok(world) => world,
         Err(error) => {
@@ -58,18 +63,37 @@ fn rank(scene: &str) -> ExitCode {
             eprintln!("sent: {}", sent.is_ok());
             std::thread::sleep(Duration::from_secs(60));
         }
-        "hang" if last => std::thread::sleep(Duration::from_secs(60)),
+        "hang" | "finalize" if last => std::thread::sleep(Duration::from_secs(60)),
+        "finalize" => {
+            let _watchdog = watchdog(&options);
+            drop(world);
+        }
+        "split" => {
+            let _watchdog = watchdog(&options);
+            if last {
+                // What a split begins with: the others believe that all go on to the library's call.
+                let told = comm.allgatherv_vec(vec![0u8; 13], &vec![13; comm.size()]);
+                eprintln!("told: {}", told.is_ok());
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            eprintln!("split: {}", comm.split(Some(0), 0).is_ok());
+        }
         _ => {
-            let _watchdog = Watchdog::start(&options.board, Duration::from_secs(2), |hang| {
-                eprintln!("{hang}");
-                abort(11);
-            });
+            let _watchdog = watchdog(&options);
             // The last rank never answers.
             let sum = comm.allreduce_value(1, ReduceOp::Sum);
             eprintln!("expected to wait, got {sum:?}");
         }
     }
     abort(1)
+}
+
+/// Ends the job when a rank waits for two seconds.
+fn watchdog(options: &Options) -> std::io::Result<Watchdog> {
+    Watchdog::start(&options.board, Duration::from_secs(2), |hang| {
+        eprintln!("{hang}");
+        abort(11);
+    })
 }
 
 /// A finished job.
@@ -137,6 +161,9 @@ fn launch_all() -> std::io::Result<bool> {
         ("kill", "signal 9"),
         ("error", "fails on purpose"),
         ("hang", "waits in allreduce"),
+        ("init", "waits in MPI_Init for 2."),
+        ("split", "waits in split (collective 1) for 2."),
+        ("finalize", "waits in MPI_Finalize for 2."),
         ("length", "recv from rank 0 (key 8): expected 3 elements, got more"),
     ] {
         let job = job(scene, 3)?;

@@ -11,22 +11,24 @@ pub struct Board(Arc<Mutex<Vec<Arc<Slot>>>>);
 /// One call of a communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// `send`, `recv`, or the name of a collective.
+    /// `send`, `recv`, the name of a collective, or that of a library's call.
     pub name: &'static str,
     /// The peer (rank in the world) of a send or receive.
     pub peer: Option<usize>,
-    /// Key of a send or receive; of a collective, its number on its communicator, counted from 0.
-    pub key: u32,
+    /// Key of a send or receive; of a collective, its number on its communicator, counted from 0. A library's call has
+    /// none.
+    pub key: Option<u32>,
 }
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.peer {
-            Some(peer) => {
-                let direction = if self.name == "send" { "to" } else { "from" };
-                write!(f, "{} {direction} rank {peer} (key {})", self.name, self.key)
-            }
-            None => write!(f, "{} (collective {})", self.name, self.key),
+        f.write_str(self.name)?;
+        if let Some(peer) = self.peer {
+            write!(f, " {} rank {peer}", if self.name == "send" { "to" } else { "from" })?;
+        }
+        match self.key {
+            Some(key) => write!(f, " ({} {key})", if self.peer.is_some() { "key" } else { "collective" }),
+            None => Ok(()),
         }
     }
 }
@@ -67,8 +69,12 @@ impl fmt::Display for RankState {
         match &self.doing {
             Doing::Waiting { operation, missing } => {
                 write!(f, "rank {} waits in {operation} for {time}", self.rank)?;
-                // A send or receive names its peer already.
-                if operation.peer.is_none() { write!(f, ", missing {}", RankList(missing)) } else { Ok(()) }
+                // A send or receive names its peer already; a rank that is not polling yet knows of none.
+                if operation.peer.is_none() && !missing.is_empty() {
+                    write!(f, ", missing {}", RankList(missing))
+                } else {
+                    Ok(())
+                }
             }
             Doing::Computing { last: Some(last) } => {
                 write!(f, "rank {} is computing for {time} (last operation: {last})", self.rank)
@@ -143,7 +149,8 @@ struct State {
 }
 
 /// The rank is in a call until this is dropped.
-pub(crate) struct Inside<'a>(&'a Slot);
+#[derive(Debug)]
+pub struct Inside<'a>(&'a Slot);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
@@ -154,8 +161,8 @@ impl Drop for Inside<'_> {
 }
 
 impl Slot {
-    /// The rank enters a blocking call.
-    pub(crate) fn enter(&self, operation: Operation) -> Inside<'_> {
+    /// The rank enters a blocking call; a call inside of another one ends both on the board.
+    pub fn enter(&self, operation: Operation) -> Inside<'_> {
         let mut state = lock(&self.state);
         state.current = Some(operation);
         state.since = Instant::now();
@@ -170,15 +177,15 @@ impl Slot {
         state.since = Instant::now();
     }
 
-    /// The rank is about to block; `fill` lists the ranks whose messages are missing.
-    pub(crate) fn missing(&self, fill: impl FnOnce(&mut Vec<usize>)) {
+    /// The rank is about to block; `fill` lists the ranks (of the world) whose messages are missing.
+    pub fn missing(&self, fill: impl FnOnce(&mut Vec<usize>)) {
         let missing = &mut lock(&self.state).missing;
         missing.clear();
         fill(missing);
     }
 
     /// The rank has returned.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         lock(&self.state).finished = true;
     }
 

@@ -26,7 +26,7 @@ mod transport;
 mod watchdog;
 
 pub use agree::{AgreeError, agree};
-pub use board::{Board, Doing, Operation, RankState, Slot};
+pub use board::{Board, Doing, Inside, Operation, RankState, Slot};
 pub use comm::{Combine, Comm, Failure, KEYS, MAX_KEY, Request};
 pub use counted::{Collective, Counted, Counts, Direction, Message, Tally};
 pub use data::{Data, Dtype, Elem};

@@ -111,7 +111,7 @@ impl Problem {
 
     /// The line above a table: the naming settings, and those that differ from `others`.
     pub fn title(&self, others: &[&Problem]) -> String {
-        let differs = |key: &str| others.iter().any(|other| other.settings.get(key) != self.settings.get(key));
+        let differs = |key: &str| others.iter().any(|other| self.differs(other, key));
         let mut words = Vec::new();
         for &key in self.names() {
             if let Some(value) = self.settings.get(key) {
@@ -131,6 +131,13 @@ impl Problem {
         format!("{} of {}{per_part}, {}", self.mode, words.join(" "), self.source)
     }
 
+    /// Whether a key tells two problems apart. Those of different workloads have different keys, which the workload tells.
+    fn differs(&self, other: &Problem, key: &str) -> bool {
+        let [own, others] = [self, other].map(|problem| problem.settings.get(key));
+        let one_kind = self.settings.get("workload") == other.settings.get("workload");
+        own != others && (one_kind || own.is_some() && others.is_some())
+    }
+
     /// A name for a legend with one entry, such as `cosmoflow 128³`.
     pub fn name(&self) -> String {
         let text = |key: &str| self.settings.get(key).map_or("", String::as_str);
@@ -145,7 +152,7 @@ impl Problem {
         keys.extend(self.settings.keys().map(String::as_str).filter(|key| !TITLE.contains(key)));
         for key in keys {
             let own = self.settings.get(key);
-            if others.iter().all(|other| other.settings.get(key) == own) {
+            if !others.iter().any(|other| self.differs(other, key)) {
                 continue;
             }
             let value = own.map_or("-", String::as_str);

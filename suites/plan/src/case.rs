@@ -163,8 +163,10 @@ impl Case {
     /// Checks that the values agree with each other.
     ///
     /// # Errors
-    /// A count of zero, a number out of its range, ranks that are not the grid's, weak scaling without an axis, ...
+    /// A count of zero, a number out of its range, ranks that are not the grid's, weak scaling without an axis, a key that
+    /// changes nothing about the workload, ...
     pub fn validate(&self) -> Result<(), PlanError> {
+        self.validate_meaning()?;
         let product = self.grid.size();
         if product != self.ranks {
             let got = format!("ranks={}", self.ranks);
@@ -258,10 +260,6 @@ impl Case {
             return Ok(());
         }
         self.layer()?;
-        if self.input != Input::Synthetic {
-            let remedy = "only networks read samples: leave it out";
-            return conflict("input", "synthetic", &self.input.print(), remedy);
-        }
         if matches!(self.workload, Workload::Layer(_)) && self.axis == Some(Axis::Space) {
             let remedy = "write the larger extents into the layer's line";
             return conflict("axis", "sample for a single layer", "space", remedy);
@@ -311,9 +309,10 @@ impl Case {
         format!("{hash:016x}")
     }
 
-    /// Each key and the text of its value.
+    /// Each key that means something to the case, and the text of its value.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        KEYS.iter().map(|key| (key.name.to_string(), (key.get)(self))).collect()
+        let used = KEYS.iter().filter(|key| self.idle_beside(key.name).is_none());
+        used.map(|key| (key.name.to_string(), (key.get)(self))).collect()
     }
 
     fn line(&self, wanted: impl Fn(&Key) -> bool) -> String {
@@ -328,7 +327,7 @@ impl Case {
 /// The short line: what is always named and what differs from the default.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |key: &Key| key.always && !self.workload.ignores(key.name);
+        let named = |key: &Key| key.always && self.idle_beside(key.name).is_none();
         f.pad(&self.line(|key| named(key) || (key.get)(self) != key.default()))
     }
 }

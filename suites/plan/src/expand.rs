@@ -3,7 +3,7 @@
 //! Strong: every case has the suite's `width` and `batch`. Weak over samples: `batch` is that of one part, so the
 //! global batch is `batch * grid.n`. Weak over space: also the volume grows, `width` times the parts in each dimension.
 //!
-//! What cannot run with work on every rank stays in the list as skipped, with the reason.
+//! A case has only what means something to it (see [`Case::idle_beside`]). What cannot run with work on every rank stays in the list as skipped, with the reason.
 
 use shardmark_partition::{Dim, SPATIAL, Shape};
 use shardmark_problem::Kind;
@@ -108,7 +108,9 @@ impl Suite {
     /// Values that do not agree with each other (see [`Case::validate`]), a rank count for which no grid is listed.
     pub fn cases(&self) -> Result<Vec<Planned>, PlanError> {
         let mut planned: Vec<Planned> = Vec::new();
-        for case in self.bases()? {
+        let bases = self.bases()?;
+        self.refuse_idle_keys(&bases)?;
+        for case in bases {
             for (grid, ranks) in self.grids(&case)? {
                 let next = scale(Case { grid, ranks, ..case.clone() })?;
                 if planned.iter().all(|other| other.case != next.case) {
@@ -120,7 +122,7 @@ impl Suite {
     }
 
     /// The product of all keys but `grid` and `ranks`.
-    fn bases(&self) -> Result<Vec<Case>, PlanError> {
+    pub(crate) fn bases(&self) -> Result<Vec<Case>, PlanError> {
         let mut cases = vec![Case::default()];
         for key in KEYS.iter().filter(|key| key.name != "grid" && key.name != "ranks") {
             let Some(values) = self.values(key.name) else { continue };
@@ -187,6 +189,7 @@ fn scale(mut case: Case) -> Result<Planned, PlanError> {
             case.width = Volume(volume);
         }
     }
+    let case = case.without_idle_keys();
     case.validate()?;
     Ok(case.into())
 }

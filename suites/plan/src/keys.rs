@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::value::Value;
 
 /// One key of a case.
+#[derive(Debug)]
 pub struct Key {
     /// Its name, in case lines, suites, `-S` and (as `SHARDMARK_<NAME>`) the environment.
     pub name: &'static str,

@@ -12,6 +12,7 @@ pub mod exit;
 pub mod expand;
 pub mod keys;
 pub mod machine;
+mod meaning;
 pub mod outcome;
 pub mod process;
 pub mod provenance;

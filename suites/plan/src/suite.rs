@@ -29,8 +29,10 @@ pub struct Suite {
 /// The values of one key.
 #[derive(Debug, Clone)]
 struct Entry {
-    key: &'static str,
+    key: &'static Key,
     values: Vec<String>,
+    /// Of the environment, which speaks to every suite.
+    environment: bool,
 }
 
 impl Suite {
@@ -111,6 +113,7 @@ impl Suite {
             let name = format!("SHARDMARK_{}", key.name.to_uppercase());
             if let Some(value) = variable(&name) {
                 self.set(key.name, &value, &name)?;
+                self.entries.iter_mut().filter(|entry| entry.key.name == key.name).for_each(|e| e.environment = true);
             }
         }
         Ok(())
@@ -119,12 +122,16 @@ impl Suite {
     /// The suite as text with every key: stored with the results, and read back as the same suite.
     pub fn resolved(&self) -> String {
         let mut text = String::new();
+        // Wrong values are told by `cases`.
+        let bases = self.bases().unwrap_or_default();
         for key in KEYS {
             // Explicit grids give their own ranks.
             if key.name == "ranks" && self.values("ranks").is_none() {
                 continue;
             }
-            let values = self.values(key.name).map_or_else(|| vec![key.default()], <[String]>::to_vec);
+            let idle = !bases.is_empty() && bases.iter().all(|case| case.idle_beside(key.name).is_some());
+            let given = self.values(key.name).filter(|_| !idle);
+            let values = given.map_or_else(|| vec![key.default()], <[String]>::to_vec);
             let values: Vec<String> = values.iter().map(|value| toml_text(value)).collect();
             text += &match &values[..] {
                 [value] => format!("{} = {value}\n", key.name),
@@ -136,7 +143,24 @@ impl Suite {
 
     /// The texts given for a key.
     pub(crate) fn values(&self, name: &str) -> Option<&[String]> {
-        self.entries.iter().find(|entry| entry.key == name).map(|entry| &entry.values[..])
+        self.entries.iter().find(|entry| entry.key.name == name).map(|entry| &entry.values[..])
+    }
+
+    /// Refuses a key of the file or of a flag that changes nothing about any of the cases.
+    pub(crate) fn refuse_idle_keys(&self, cases: &[Case]) -> Result<(), PlanError> {
+        for Entry { key, values, .. } in self.entries.iter().filter(|entry| !entry.environment) {
+            let Some(first) = cases.first().filter(|_| cases.iter().all(|case| case.idle_beside(key.name).is_some()))
+            else {
+                continue;
+            };
+            for value in values {
+                // Through a case and back: 32x32x32 and 32 are the same width.
+                let mut read = Case::default();
+                (key.set)(&mut read, value);
+                first.refuse(key, &(key.get)(&read))?;
+            }
+        }
+        Ok(())
     }
 
     /// Stores the values of a key after reading each once.
@@ -157,8 +181,8 @@ impl Suite {
                 return Err(bad(key.form.into(), value));
             }
         }
-        self.entries.retain(|entry| entry.key != key.name);
-        self.entries.push(Entry { key: key.name, values });
+        self.entries.retain(|entry| entry.key.name != key.name);
+        self.entries.push(Entry { key, values, environment: false });
         Ok(())
     }
 }
@@ -183,27 +207,22 @@ pub(crate) fn split_pair(pair: &str) -> Result<(&str, &str), PlanError> {
 
 /// The texts of a TOML value or list of values.
 fn texts(key: &'static Key, value: &DeValue, place: &str) -> Result<Vec<String>, PlanError> {
-    let text = match value {
-        DeValue::Array(list) => {
-            return list
-                .iter()
-                .map(|value| texts(key, value.get_ref(), place))
-                .collect::<Result<Vec<_>, _>>()
-                .map(|l| l.concat());
-        }
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        other => {
-            return Err(PlanError::BadValue {
-                place: place.into(),
-                key: key.name,
-                form: key.form.into(),
-                value: format!("a {}", other.type_str()),
-            });
-        }
+    match value {
+        DeValue::Array(list) => list.iter().map(|value| scalar(key, value.get_ref(), place)).collect(),
+        single => Ok(vec![scalar(key, single, place)?]),
+    }
+}
+
+/// The text of a TOML value that is no list.
+fn scalar(key: &'static Key, value: &DeValue, place: &str) -> Result<String, PlanError> {
+    let got = match value {
+        DeValue::String(text) => return Ok(text.to_string()),
+        DeValue::Integer(number) => return Ok(number.to_string()),
+        DeValue::Float(number) => return Ok(number.to_string()),
+        DeValue::Array(_) => "a list in a list".into(),
+        other => format!("a {}", other.type_str()),
     };
-    Ok(vec![text])
+    Err(PlanError::BadValue { place: place.into(), key: key.name, form: key.form.into(), value: got })
 }
 
 /// A value as TOML: numbers as they are, text in quotes.

@@ -231,21 +231,6 @@ pub enum Workload {
     Halo,
 }
 
-impl Workload {
-    /// Whether a key says nothing about it.
-    pub fn ignores(&self, key: &str) -> bool {
-        let network = ["net", "norm", "conv", "optimizer", "loss", "init", "dropout", "tail", "transform"];
-        match self {
-            Workload::Cosmoflow => key == "bytes",
-            Workload::Layer(line) if key == "norm" => !line.starts_with("batch_norm"),
-            Workload::Layer(line) if key == "conv" => !line.starts_with("conv"),
-            Workload::Layer(_) => ["bytes", "width", "channels"].contains(&key) || network.contains(&key),
-            Workload::Allreduce => ["width", "channels", "batch"].contains(&key) || network.contains(&key),
-            Workload::Halo => key == "bytes" || network.contains(&key),
-        }
-    }
-}
-
 impl Value for Workload {
     fn read(text: &str) -> Option<Self> {
         match text {

@@ -19,11 +19,12 @@ fn a_line_round_trips_short_and_resolved() {
         EXAMPLE,
         "cosmoflow",
         "cosmoflow width=8x16x32 grid=2x4x1x1 lr=0.0003 eps=1e-3 dropout=0.5 hang_limit=2.5 timeout=60",
-        "cosmoflow mode=weak axis=space epochs=3 validate=64 input=\"my data/\\\"a\\\"\" seed=18446744073709551615",
+        "cosmoflow mode=weak axis=space epochs=3 validate=64 input=\"my data/\\\"a\\\"\" transform=log1p \
+         seed=18446744073709551615",
         LAYER,
         "comm:allreduce bytes=1536 grid=3x1x1x1",
         "comm:halo width=8x16x32 channels=2 grid=1x2x2x1",
-        "cosmoflow net=mlperf norm=global transport=mpi optimizer=sgd transform=log1p detail=extremes check=full",
+        "cosmoflow net=mlperf norm=global transport=mpi optimizer=sgd detail=extremes check=full",
     ];
     for line in lines {
         let case = Case::parse(line).unwrap();
@@ -89,7 +90,7 @@ fn mistakes_are_told_as_expected_got_remedy() {
     assert!(error("cosmoflow batch=0").starts_with("batch: expected at least 1"));
     assert!(error("cosmoflow epochs=2").starts_with("epochs: expected a dataset"));
     assert!(error("cosmoflow lr=nan").contains("lr: expected a number, got \"nan\""));
-    assert!(error("cosmoflow momentum=1.5").starts_with("momentum: expected 0 <= x < 1, got 1.5"));
+    assert!(error("cosmoflow optimizer=sgd momentum=1.5").starts_with("momentum: expected 0 <= x < 1, got 1.5"));
     assert!(error("cosmoflow input=\"a b").contains("closing quote"));
     assert!(error("cosmoflow input=").contains("input: expected synthetic"));
 }
@@ -114,6 +115,45 @@ fn a_layer_is_one_word_however_it_is_written() {
 }
 
 #[test]
+fn a_key_that_changes_nothing_is_refused_and_has_its_default() {
+    assert_eq!(
+        error("comm:allreduce conv=direct"),
+        "conv: expected no value beside comm:allreduce, where it changes nothing, got direct; leave it out"
+    );
+    for (line, key, beside) in [
+        ("comm:halo lr=0.5", "lr", "comm:halo"),
+        ("comm:halo tail=pool5", "tail", "comm:halo"),
+        ("comm:halo seed=2", "seed", "comm:halo"),
+        ("comm:allreduce width=64", "width", "comm:allreduce"),
+        ("layer:dense/c=3/k=4 conv=direct", "conv", "layer:dense/c=3/k=4"),
+        ("layer:dense/c=3/k=4 norm=global", "norm", "layer:dense/c=3/k=4"),
+        ("layer:dense/c=3/k=4 input=data", "input", "layer:dense/c=3/k=4"),
+        ("layer:dense/c=3/k=4 beta1=0.5", "beta1", "layer:dense/c=3/k=4"),
+        ("cosmoflow bytes=4KiB", "bytes", "cosmoflow"),
+        ("cosmoflow momentum=0.5", "momentum", "optimizer=adam"),
+        ("cosmoflow optimizer=sgd eps=0.5", "eps", "optimizer=sgd"),
+        ("cosmoflow transform=log1p", "transform", "input=synthetic"),
+        ("cosmoflow validate=3", "validate", "epochs=0"),
+        ("cosmoflow epochs=2 input=data steps=9", "steps", "epochs=2"),
+    ] {
+        let text = error(line);
+        assert!(text.starts_with(&format!("{key}: expected no value beside {beside}, ")), "{line}: {text}");
+    }
+    for line in ["layer:conv2d/c=3/k=4/in=9x9/kernel=3/stride=1/pad=1 conv=direct", "comm:allreduce conv=auto lr=1e-3"]
+    {
+        assert!(Case::parse(line).is_ok(), "{line}");
+    }
+    let case = Case::parse("comm:allreduce").unwrap();
+    assert!(case.settings().contains_key("bytes") && !case.settings().contains_key("conv"));
+    assert!(case.resolved().contains(" conv=auto "));
+    let short = case.to_string();
+    assert_eq!(
+        short,
+        "comm:allreduce grid=1x1x1x1 ranks=1 transport=threads mode=strong steps=5 warmup=1 repeat=1 check=quick"
+    );
+}
+
+#[test]
 fn wrong_layers_are_told_by_the_grammar() {
     assert!(error("layer:conv4d/c=3").starts_with("layer of `conv4d c=3 n=1`: expected one of conv2d, conv3d"));
     assert!(error("layer:conv2d/c=3/k=4/in=9x9/kernel=3/stride=0/pad=1").starts_with("stride of `conv2d"));
@@ -125,7 +165,6 @@ fn wrong_layers_are_told_by_the_grammar() {
     assert!(error("layer:pool_max2d/c=4/in=5x5/kernel=2/stride=3/pad=2").contains("padded by less than its kernel"));
     let transposed = error("layer:conv_transpose2d/c=3/k=4/in=9x9/kernel=2/stride=2/pad=0");
     assert!(transposed.contains("expected a layer of a network, got conv_transpose2d"), "{transposed}");
-    assert!(error("layer:dense/c=3/k=4 input=data").contains("only networks read samples"));
     assert!(error("layer:dense/c=3/k=4 mode=weak axis=space").starts_with("axis: expected sample for a single layer"));
     assert!(
         error("layer:dense c=3 k=4").contains("expected the layer as one word, got c after a blank; join its words")

@@ -138,6 +138,52 @@ fn mistakes_name_file_and_line() {
 }
 
 #[test]
+fn lists_in_lists_are_refused() {
+    for (line, key) in [("conv = [['auto']]", "conv"), ("seed = [1, [2]]", "seed"), ("grid = [[]]", "grid")] {
+        let text = error(&format!("mode = 'strong'\n{line}"));
+        assert!(text.starts_with(&format!("test.toml:2: {key}: expected ")), "{text}");
+        assert!(text.contains("got \"a list in a list\""), "{text}");
+    }
+    let text = suite("mode = 'strong'").set_pair("conv=[['auto']]").unwrap_err().to_string();
+    assert!(text.starts_with("-S: conv: expected auto | direct, got \"a list in a list\""), "{text}");
+}
+
+#[test]
+fn keys_go_to_the_cases_that_they_change() {
+    let text = "mode = 'strong'\nworkload = ['comm:allreduce', 'comm:halo', 'layer:dense/c=3/k=4']\n\
+                bytes = ['4KiB', '8KiB']\nwidth = 8\nbatch = 2";
+    let lines: Vec<String> = cases(text).iter().map(|p| p.case.to_string()).collect();
+    let has = |start: &str, words: &[&str]| {
+        lines.iter().any(|l| l.starts_with(start) && words.iter().all(|word| l.contains(word)))
+    };
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    assert!(has("comm:allreduce bytes=4KiB grid=", &[]) && has("comm:allreduce bytes=8KiB grid=", &[]), "{lines:#?}");
+    assert!(has("comm:halo width=8 batch=2 grid=", &[]) && has("layer:dense/c=3/k=4 batch=2 grid=", &[]), "{lines:#?}");
+    // In weak scaling the batch grows, but not that of an allreduce.
+    let weak = cases("mode = 'weak'\naxis = 'sample'\nworkload = 'comm:allreduce'\nranks = 4");
+    assert_eq!(weak[0].case.batch, 1);
+    let optimizers = cases("mode = 'strong'\noptimizer = ['sgd', 'adam']\nmomentum = [0.5, 0.8]\nbeta1 = 0.8");
+    assert_eq!(optimizers.len(), 3);
+}
+
+#[test]
+fn keys_that_change_none_of_the_cases_are_refused_but_not_in_the_environment() {
+    let comm = "mode = 'strong'\nworkload = ['comm:allreduce', 'comm:halo']\n";
+    assert_eq!(
+        error(&format!("{comm}conv = ['auto', 'direct']")),
+        "conv: expected no value beside comm:allreduce, where it changes nothing, got direct; leave it out"
+    );
+    assert_eq!(cases(&format!("{comm}conv = 'auto'\nwidth = 32")).len(), 2);
+    let mut suite = suite(comm);
+    suite.set_environment(|name| (name == "SHARDMARK_CONV").then(|| "direct".into())).unwrap();
+    assert_eq!(suite.cases().unwrap().len(), 2);
+    assert!(suite.resolved().contains("conv = \"auto\""));
+    assert_eq!(suite.cases().unwrap(), self::suite(&suite.resolved()).cases().unwrap());
+    suite.set_pair("conv=direct").unwrap();
+    assert!(suite.cases().unwrap_err().to_string().starts_with("conv: expected no value"));
+}
+
+#[test]
 fn the_suites_in_the_tree_are_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for (file, name) in [

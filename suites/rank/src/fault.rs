@@ -17,6 +17,8 @@ enum Kind {
     Panic,
     /// A rank that answers no more.
     Hang,
+    /// The process is stopped, as by a debugger.
+    Stop,
     /// The process is killed.
     Kill,
     /// The process leaves without a word.
@@ -35,6 +37,7 @@ impl Fault {
         let kind = match kind {
             "panic" => Kind::Panic,
             "hang" => Kind::Hang,
+            "stop" => Kind::Stop,
             "kill" => Kind::Kill,
             "exit" => Kind::Exit,
             _ => return None,
@@ -52,13 +55,16 @@ impl Fault {
             Kind::Hang => loop {
                 std::thread::sleep(Duration::from_secs(3600));
             },
-            // SAFETY: raising a signal touches no memory of this process.
-            Kind::Kill => unsafe {
-                libc::raise(libc::SIGKILL);
-            },
+            Kind::Stop => raise(libc::SIGSTOP),
+            Kind::Kill => raise(libc::SIGKILL),
             Kind::Exit => std::process::exit(7),
         }
     }
+}
+
+fn raise(signal: i32) {
+    // SAFETY: raising a signal touches no memory of this process.
+    unsafe { libc::raise(signal) };
 }
 
 #[cfg(test)]

@@ -77,6 +77,8 @@ enum Command {
         #[arg(long, default_value = "threads", value_parser = transport)]
         transport: Transport,
     },
+    /// Print the instruction set of the kernels: the best of this CPU, or the one that SHARDMARK_SIMD names.
+    Simd,
     /// Print the memory that each rank of a case needs, and that of its parameters.
     Memory {
         /// The case line.
@@ -89,14 +91,20 @@ fn transport(text: &str) -> Result<Transport, String> {
 }
 
 fn main() -> ExitCode {
-    if let Some(complaint) = Isa::complaint() {
-        eprintln!("{complaint}");
+    let command = Arguments::parse().command;
+    // Other kernels than those that were asked for would be measured.
+    if let (Some(complaint), false) = (Isa::complaint(), matches!(command, Command::Memory { .. })) {
+        return ranks::refuse(format!("{complaint}; correct or unset it")).into();
     }
-    let exit = match Arguments::parse().command {
+    let exit = match command {
         Command::Case { line, record, context } => run_case(&line, record, context),
         Command::Check { ranks, transport, only } => check::command(&ranks, transport, &only),
         Command::Verify { file, grid, transport } => verify::command(&file, &grid, transport),
         Command::Memory { line } => memory(&line),
+        Command::Simd => {
+            println!("{}", Isa::selected());
+            RankExit::Ok
+        }
     };
     exit.into()
 }

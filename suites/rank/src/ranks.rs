@@ -13,6 +13,10 @@ use std::time::Duration;
 const HANG_LIMIT_S: f64 = 60.0;
 /// A rank may wait this many times the slowest finished step.
 const SLOWEST_STEPS: f64 = 10.0;
+/// A rank may wait so long in the start of MPI, whatever the case sets: where many processes start on few cores it takes
+/// seconds, s.
+#[cfg(feature = "mpi")]
+const START_S: f64 = 10.0;
 
 /// The hang limit, which follows the finished steps unless the case sets it.
 pub struct Watch {
@@ -90,14 +94,24 @@ fn report_panics() {
 fn this_rank() -> usize {
     let thread = std::thread::current();
     let named = thread.name().and_then(|n| n.strip_prefix("rank ")).and_then(|n| n.parse().ok());
-    let launched = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-    let of_process = || launched.iter().find_map(|v| std::env::var(v).ok()?.parse().ok());
-    named.or_else(of_process).unwrap_or(0)
+    named.or_else(launched_rank).unwrap_or(0)
+}
+
+/// The rank that the launcher has given this process, if there is one.
+fn launched_rank() -> Option<usize> {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 fn failed(rank: usize, message: String) {
     eprintln!("rank {rank}: {message}");
     Event::Failed { rank, message }.emit();
+}
+
+/// Reports why this process does not even start as a rank.
+pub fn refuse(message: String) -> RankExit {
+    failed(this_rank(), message);
+    RankExit::Usage
 }
 
 /// Runs `body` on `ranks` ranks and gives what rank 0 returned (under MPI: what this process returned). A rank that
@@ -157,8 +171,12 @@ fn on_mpi<R: Send>(
     hang_limit: Setting<f64>,
     body: impl Fn(Rank<'_>) -> Result<R, RankError> + Sync,
 ) -> Result<R, RankExit> {
-    let options = shardmark_comm_mpi::Options::default();
+    let options = shardmark_comm_mpi::Options { rank: launched_rank(), ..Default::default() };
+    // Before the world, so that it is dropped after it: the start and the end of MPI wait for other ranks.
+    let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(this_rank(), &error))?;
+    watch.dog.set_limit(Duration::from_secs_f64(hang_limit.given().unwrap_or(HANG_LIMIT_S).max(START_S)));
     let world = shardmark_comm_mpi::world(&options).map_err(|error| give_up(this_rank(), &error.into()))?;
+    watch.dog.set_limit(Duration::from_secs_f64(hang_limit.given().unwrap_or(HANG_LIMIT_S)));
     let rank = world.comm.rank();
     started(rank);
     if world.comm.size() != ranks {
@@ -166,7 +184,6 @@ fn on_mpi<R: Send>(
         failed(rank, format!("ranks: expected {ranks}, got {got} in the MPI world; {text}"));
         return Err(RankExit::Usage);
     }
-    let watch = Watch::start(&options.board, hang_limit.given()).map_err(|error| give_up(rank, &error))?;
     match body(Rank { comm: &*world.comm, watch: &watch, mpi: Some(&world.library) }) {
         Ok(value) => Ok(value),
         // All ranks stop here together; the failing one speaks.

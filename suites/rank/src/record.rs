@@ -4,6 +4,7 @@ use crate::error::RankError;
 use crate::measure::Measured;
 use crate::network;
 use shardmark_comm::{Collective, Comm, CommExt, Direction};
+use shardmark_layers::conv::Isa;
 use shardmark_networks::{NetPlan, Phases};
 use shardmark_partition::step::{Pass, Work};
 use shardmark_plan::{Case, Context, machine};
@@ -30,6 +31,8 @@ pub struct Gathered {
     /// Peak resident bytes `[rank]`.
     memory: Vec<Vec<f64>>,
     hosts: Vec<String>,
+    /// Instruction sets of the kernels.
+    simd: Vec<String>,
 }
 
 /// Gathers on rank 0, in bounded chunks; the other ranks get `None`. Collective.
@@ -38,24 +41,27 @@ pub struct Gathered {
 /// When communication fails.
 pub fn gather(case: &Case, measured: &Measured, comm: &dyn Comm) -> Result<Option<Gathered>, RankError> {
     let seconds: Vec<f64> = measured.samples.iter().flatten().flat_map(|s| phase_row(&s.phases, s.io_s)).collect();
-    let host = pad_to(machine::host().into_bytes(), 64);
     let gathered = Gathered {
         seconds: to_root(comm, &seconds)?,
         layers: to_root(comm, &layer_medians(case, measured))?,
         traffic: to_root(comm, &traffic_row(measured))?,
         memory: to_root(comm, &[peak_resident()])?,
-        hosts: comm
-            .allgatherv_vec(host, &vec![64; comm.size()])?
-            .chunks(64)
-            .map(|name| String::from_utf8_lossy(name).trim_end_matches('\0').to_string())
-            .collect(),
+        hosts: names(comm, machine::host())?,
+        simd: names(comm, Isa::selected().to_string())?,
     };
     Ok((comm.rank() == 0).then_some(gathered))
 }
 
-fn pad_to(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
-    bytes.resize(len, 0);
-    bytes
+/// The names of all ranks, of 64 bytes at most, each where it differs from the rank's before.
+fn names(comm: &dyn Comm, name: String) -> Result<Vec<String>, RankError> {
+    const LEN: usize = 64;
+    let mut bytes = name.into_bytes();
+    bytes.resize(LEN, 0);
+    let all = comm.allgatherv_vec(bytes, &vec![LEN; comm.size()])?;
+    let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_string();
+    let mut names: Vec<String> = all.chunks(LEN).map(text).collect();
+    names.dedup();
+    Ok(names)
 }
 
 /// Rows of all ranks on rank 0; all rows have one length.
@@ -149,9 +155,8 @@ pub fn build(case: &Case, context: &Context, check: Option<Check>, measured: Mea
     record.memory = gathered.memory.iter().map(|row| row.first().map_or(0, |&b| b as u64)).collect();
     record.provenance = context.provenance.clone();
     record.provenance.insert("seed".into(), case.seed.to_string());
-    let mut hosts = gathered.hosts;
-    hosts.dedup();
-    record.provenance.insert("host".into(), hosts.join(" "));
+    record.provenance.insert("host".into(), gathered.hosts.join(" "));
+    record.provenance.insert("simd".into(), gathered.simd.join(" "));
     record
 }
 

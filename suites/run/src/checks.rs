@@ -89,6 +89,7 @@ impl Checks {
         let log = std::env::temp_dir().join(format!("shardmark-{}-{}.log", words[0], std::process::id()));
         let job = Job {
             command,
+            ranks,
             on_our_death: Launcher::on_our_death(transport),
             title: format!("shardmark-rank {}", words.join(" ")),
             log: log.clone(),

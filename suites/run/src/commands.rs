@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use shardmark_plan::exit::Exit;
 use shardmark_plan::keys::KEYS;
-use shardmark_plan::{Context, Planned, provenance};
+use shardmark_plan::{Context, Planned};
 
 use crate::cli::{List, Resume, Run, Start, Status};
 use crate::columns;
@@ -31,7 +31,11 @@ pub fn list(arguments: &List) -> Result<Exit, RunError> {
         let selected = suites::select(name, &arguments.select)?;
         selected.planned.iter().map(|planned| vec![line(planned)]).collect()
     } else {
-        suites::all().into_iter().map(|(name, path)| vec![name, suites::description(&path)]).collect()
+        let suites = suites::all();
+        if suites.is_empty() {
+            println!("no folder suites (with smoke.toml in it) in {}", suites::places().join(" or "));
+        }
+        suites.into_iter().map(|(name, path)| vec![name, suites::description(&path)]).collect()
     };
     print(&rows);
     Ok(Exit::Ok)
@@ -77,7 +81,7 @@ pub fn run(arguments: &Run) -> Result<Exit, RunError> {
         resolved: selected.resolved,
         launcher: template,
         oversubscribed: false,
-        provenance: provenance::collect(),
+        provenance: launcher.origin(),
     };
     sweep(&results, selected.planned, &launcher, context, &arguments.start)
 }
@@ -90,7 +94,7 @@ pub fn resume(arguments: &Resume) -> Result<Exit, RunError> {
     let mut context = Context::read(&results.context())?;
     context.launcher = template(&arguments.start, Some(&context.launcher));
     let launcher = Launcher::new(&context.launcher)?;
-    context.provenance = provenance::collect();
+    context.provenance = launcher.origin();
     sweep(&results, planned, &launcher, context, &arguments.start)
 }
 

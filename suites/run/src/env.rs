@@ -51,6 +51,7 @@ fn facts(machine: &Machine) -> Vec<Vec<String>> {
         ),
         ("HDF5", shardmark_h5::library_version()),
         ("rank program", rank_program()),
+        ("kernels", simd().unwrap_or_else(unknown)),
     ];
     facts.into_iter().map(|(name, value)| vec![name.to_string(), value]).collect()
 }
@@ -60,6 +61,12 @@ fn rank_program() -> String {
         Ok(launcher) => launcher.program().display().to_string(),
         Err(error) => error.to_string(),
     }
+}
+
+/// The instruction set of the kernels, or what is wrong with it.
+fn simd() -> Option<String> {
+    let launcher = crate::launch::Launcher::new(crate::launch::DEFAULT_LAUNCHER).ok()?;
+    Some(launcher.simd().unwrap_or_else(|complaint| complaint))
 }
 
 /// The first line of `mpirun --version`.

@@ -40,6 +40,18 @@ pub enum RunError {
         /// The suites in the folder `suites`.
         known: Vec<String>,
     },
+    /// No such suite file, and no folder of suites.
+    #[error(
+        "suite {name}: expected a TOML file, or a suite of a folder suites (with smoke.toml in it) in {}, got neither; \
+         give the file's path or run this in the source tree",
+        looked.join(" or ")
+    )]
+    NoSuites {
+        /// The argument.
+        name: String,
+        /// Where the folder was looked for.
+        looked: Vec<String>,
+    },
     /// A flag that changes suites, with a case line.
     #[error("{flag}: expected a suite to change, got one case line; write the setting into the line")]
     OnlySuites {
@@ -123,9 +135,11 @@ impl RunError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            RunError::Plan(_) | RunError::NoSuite { .. } | RunError::Launcher { .. } | RunError::NoCases { .. } => {
-                Exit::Usage
-            }
+            RunError::Plan(_)
+            | RunError::NoSuite { .. }
+            | RunError::NoSuites { .. }
+            | RunError::Launcher { .. }
+            | RunError::NoCases { .. } => Exit::Usage,
             RunError::Range { .. } => Exit::Usage,
             RunError::OnlySuites { .. } | RunError::NoSweep { .. } | RunError::Mixed { .. } => Exit::Usage,
             _ => Exit::Failed,

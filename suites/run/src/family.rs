@@ -60,6 +60,16 @@ impl Family {
         }
     }
 
+    /// Whether a process descends from the child (or did, until its parent ended and it became ours).
+    pub fn descends(&self, pid: i32) -> bool {
+        // Deeper than any launcher; numbers that are given anew meanwhile could make a circle.
+        const DEEPEST: usize = 64;
+        let ends = [self.child.id().cast_signed(), std::process::id().cast_signed()];
+        let parent = |pid: i32| Process::read(pid).map(|process| process.parent);
+        let mut ancestors = std::iter::successors(parent(pid), |&pid| parent(pid)).take(DEEPEST);
+        ancestors.any(|ancestor| ends.contains(&ancestor))
+    }
+
     /// CPU time that the living members have used, the child's children and theirs included.
     pub fn cpu_time(&self) -> Duration {
         let all = processes();
@@ -126,15 +136,19 @@ struct Process {
     ticks: u64,
 }
 
-/// All processes.
-fn processes() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let process = |pid: i32| {
+impl Process {
+    /// What there is to know of a process that exists.
+    fn read(pid: i32) -> Option<Process> {
         // pid (name) state parent ... utime stime; the name may hold spaces and brackets.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
         Some(Process { pid, parent: fields.get(1)?.parse().ok()?, ticks })
-    };
-    entries.filter_map(|entry| process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+    }
+}
+
+/// All processes.
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| Process::read(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }

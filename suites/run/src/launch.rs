@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use shardmark_plan::Case;
 use shardmark_plan::machine::Machine;
 use shardmark_plan::value::Transport;
+use shardmark_plan::{Case, provenance};
 
 use crate::error::RunError;
 
@@ -41,6 +41,23 @@ impl Launcher {
     /// The rank program.
     pub fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// The instruction set of the kernels on this host.
+    ///
+    /// # Errors
+    /// What the rank program says against `SHARDMARK_SIMD`, or why it does not start.
+    pub fn simd(&self) -> Result<String, String> {
+        let output = Command::new(&self.program).arg("simd").output().map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_string();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Where results come from that are made here: see [`shardmark_plan::provenance`], and `simd` if it is known.
+    pub fn origin(&self) -> BTreeMap<String, String> {
+        let mut map = provenance::collect();
+        map.extend(self.simd().ok().map(|simd| ("simd".to_string(), simd)));
+        map
     }
 
     /// The command that runs the rank program with these arguments on so many ranks.

@@ -7,6 +7,7 @@ mod cli;
 mod columns;
 mod commands;
 mod data;
+mod ends;
 mod env;
 mod error;
 mod family;

@@ -14,6 +14,9 @@ use crate::error::RunError;
 /// Provenance that must not differ within one sweep.
 const SAME: [&str; 5] = ["commit", "rustc", "rustflags", "host", "cpu"];
 
+/// The same of what may be unknown: cases that run with a wrong wish have their own error.
+const SAME_IF_KNOWN: &str = "simd";
+
 /// A folder of results.
 pub struct Results {
     path: PathBuf,
@@ -132,7 +135,8 @@ impl Results {
         let Ok(old) = Context::read(&self.context()) else { return Ok(()) };
         let value =
             |map: &BTreeMap<String, String>, key: &str| map.get(key).cloned().unwrap_or_else(|| "unknown".into());
-        for key in SAME {
+        let known = old.provenance.contains_key(SAME_IF_KNOWN) && now.contains_key(SAME_IF_KNOWN);
+        for key in SAME.into_iter().chain(known.then_some(SAME_IF_KNOWN)) {
             let (old, new) = (value(&old.provenance, key), value(now, key));
             if old != new {
                 return Err(RunError::Mixed { path: self.path.clone(), what: key.into(), old, new });

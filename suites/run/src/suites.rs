@@ -88,9 +88,12 @@ fn find(argument: &str) -> Result<PathBuf, RunError> {
     }
     let known = all();
     let named = known.iter().find(|(name, _)| name == argument || name.replace('-', "/") == argument);
-    named.map(|(_, path)| path.clone()).ok_or_else(|| RunError::NoSuite {
-        name: argument.into(),
-        known: known.iter().map(|(name, _)| name.clone()).collect(),
+    named.map(|(_, path)| path.clone()).ok_or_else(|| {
+        let name = argument.into();
+        match known.is_empty() {
+            true => RunError::NoSuites { name, looked: places() },
+            false => RunError::NoSuite { name, known: known.iter().map(|(name, _)| name.clone()).collect() },
+        }
     })
 }
 
@@ -116,6 +119,13 @@ fn folder() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok();
     let near = exe.iter().flat_map(|exe| exe.ancestors().map(|folder| folder.join("suites"))).find(is_suites);
     Some(PathBuf::from("suites")).filter(is_suites).or(near)
+}
+
+/// Where [`folder`] looks, in words.
+pub fn places() -> Vec<String> {
+    let show = |path: std::io::Result<PathBuf>| path.map_or("an unknown place".into(), |p| p.display().to_string());
+    let here = show(std::env::current_dir());
+    vec![here, format!("the folders above {}", show(std::env::current_exe()))]
 }
 
 /// What the comment at the top of a suite file says.

@@ -12,6 +12,7 @@ use shardmark_plan::outcome::{Outcome, Status, Stopped, classify};
 use shardmark_plan::{Event, machine};
 
 use crate::blame;
+use crate::ends::Ends;
 use crate::family::Family;
 use crate::signals::Signals;
 
@@ -37,6 +38,8 @@ const TAIL: usize = 20;
 pub struct Job {
     /// The command; its standard streams are set here.
     pub command: Command,
+    /// How many ranks it has.
+    pub ranks: usize,
     /// What the process gets if this program is killed: a launcher `SIGTERM`, ranks `SIGKILL`.
     pub on_our_death: i32,
     /// The text at the top of the log.
@@ -106,6 +109,9 @@ pub fn supervise(mut job: Job, signals: &Signals, on_event: &mut dyn FnMut(&Even
 /// What is known of a running process.
 struct Watch {
     family: Family,
+    /// Absent where the system has no means for it.
+    ends: Option<Ends>,
+    ranks: usize,
     log: LineWriter<File>,
     hang_limit: Option<Duration>,
     timeout: Option<Duration>,
@@ -130,6 +136,8 @@ impl Watch {
         let now = Instant::now();
         Watch {
             family,
+            ends: Ends::new().ok(),
+            ranks: job.ranks,
             log,
             hang_limit: job.hang_limit,
             timeout: job.timeout,
@@ -185,6 +193,7 @@ impl Watch {
                 let step = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
                 self.slowest_step = self.slowest_step.max(Some(step));
             }
+            Event::Started { rank, pid, host } => self.started(*rank, *pid, host),
             // The ranks end the job themselves; if they cannot, they are helped.
             Event::Hang { .. } | Event::Failed { .. } if self.deadline.is_none() => {
                 self.deadline = Some(Instant::now() + GRACE);
@@ -194,6 +203,15 @@ impl Watch {
         on_event(&event);
         self.events.push(event);
         Ok(())
+    }
+
+    /// Watches a rank that a launcher has started on this host. What cannot be watched stays unknown, to be told by the
+    /// launcher.
+    fn started(&mut self, rank: usize, pid: u32, host: &str) {
+        let launched = pid != self.family.child().id() && host == machine::host();
+        if let (true, Some(ends), Ok(pid)) = (launched, &mut self.ends, i32::try_from(pid)) {
+            let _ = ends.watch(rank, pid, || self.family.descends(pid));
+        }
     }
 
     /// Tells the process to end if a signal came or a limit is reached, and kills it if it does not.
@@ -248,7 +266,8 @@ impl Watch {
     fn ended(self, status: Status, killed_for_memory: bool) -> Ended {
         let outcome = classify(self.stopped, &self.events, status, killed_for_memory);
         let tail = Vec::from(self.tail);
-        let message = blame::message(outcome, self.stopped, &self.events, status, &tail);
+        let first = self.ends.and_then(|ends| ends.first(self.ranks));
+        let message = blame::message(outcome, self.stopped, &self.events, status, &blame::Heard { log: &tail, first });
         Ended { outcome, message, clean: status == Status::Code(0), tail, events: self.events }
     }
 }

@@ -129,6 +129,7 @@ impl Sweep<'_> {
         let job = Job {
             title: format!("shardmark run \"{case}\""),
             command,
+            ranks: case.ranks,
             on_our_death: Launcher::on_our_death(case.transport),
             log: self.results.log(case),
             hang_limit: case.hang_limit.given().and_then(duration),

@@ -18,7 +18,7 @@ pub(super) struct Core<T: Transport> {
     pub transport: T,
     /// Buffers to be used again.
     pub pool: Arc<Pool>,
-    slot: Arc<Slot>,
+    pub slot: Arc<Slot>,
     table: RefCell<Table<T>>,
     /// The first number that no communicator of this rank has used.
     pub next_context: Cell<u32>,

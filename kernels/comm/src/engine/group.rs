@@ -14,6 +14,11 @@ impl Group {
         self.members.len()
     }
 
+    /// The other ranks, by their numbers in the world.
+    pub fn others(&self) -> impl Iterator<Item = usize> {
+        self.members.iter().enumerate().filter(|(i, _)| *i != self.rank).map(|(_, &member)| member)
+    }
+
     pub fn address(&self, peer: usize, tag: u32) -> Address {
         Address { context: self.context, peer, global: self.members[peer], tag }
     }

@@ -17,7 +17,7 @@ use self::collectives::{Machine, alltoallv, barrier, broadcast};
 use self::core::{Core, Op};
 use self::group::Group;
 pub(crate) use self::pool::Pool;
-use crate::board::{Operation, Slot};
+use crate::board::{Inside, Operation, Slot};
 use crate::comm::{Combine, Comm, Failure, KEYS, Request};
 use crate::data::{Data, Dtype};
 use crate::error::{CommError, Result};
@@ -59,14 +59,6 @@ impl<T: Transport + 'static> Engine<T> {
         if key < KEYS { Ok(self.group.address(peer, key)) } else { Err(CommError::Key { what, got: key }) }
     }
 
-    /// The first tag and the name of the next collective.
-    fn next(&self, name: &'static str) -> (u32, Operation) {
-        let number = self.started.get();
-        // Tags come round again; by then, or else by the order on a tag, they are unambiguous.
-        self.started.set((number + 1) % (KEYS / TAGS));
-        (KEYS + TAGS * number, Operation { name, peer: None, key: number })
-    }
-
     /// Starts a collective whose machine is made by `make`.
     fn start<M: Machine<T> + 'static>(
         &self,
@@ -94,6 +86,24 @@ impl<T: Transport + 'static> Engine<T> {
     }
 }
 
+impl<T: Transport> Engine<T> {
+    /// The first tag and the name of the next collective.
+    fn next(&self, name: &'static str) -> (u32, Operation) {
+        let number = self.started.get();
+        // Tags come round again; by then, or else by the order on a tag, they are unambiguous.
+        self.started.set((number + 1) % (KEYS / TAGS));
+        (KEYS + TAGS * number, Operation { name, peer: None, key: Some(number) })
+    }
+
+    /// Shows on the board that this rank is in a call of the transport in which all ranks of the communicator meet. The
+    /// transport does not tell who is missing: it may be any of the others.
+    fn meet(&self, name: &'static str) -> Inside<'_> {
+        let inside = self.core.slot.enter(self.next(name).1);
+        self.core.slot.missing(|ranks| ranks.extend(self.group.others()));
+        inside
+    }
+}
+
 impl<T: Transport + 'static> Comm for Engine<T> {
     fn rank(&self) -> usize {
         self.group.rank
@@ -113,13 +123,13 @@ impl<T: Transport + 'static> Comm for Engine<T> {
 
     fn isend(&self, peer: usize, key: u32, data: Data) -> Result<Request> {
         let to = self.address("isend", peer, key)?;
-        let operation = Operation { name: "send", peer: Some(to.global), key };
+        let operation = Operation { name: "send", peer: Some(to.global), key: Some(key) };
         Ok(self.core.insert(operation, Op::Send { sending: self.core.transport.start_send(to, data)?, to: to.global }))
     }
 
     fn irecv(&self, peer: usize, key: u32, dtype: Dtype, len: usize) -> Result<Request> {
         let from = self.address("irecv", peer, key)?;
-        let operation = Operation { name: "recv", peer: Some(from.global), key };
+        let operation = Operation { name: "recv", peer: Some(from.global), key: Some(key) };
         Ok(self.core.insert(operation, Op::Recv(self.core.receive(from, dtype, len)?)))
     }
 
@@ -190,6 +200,7 @@ impl<T: Transport> Drop for Engine<T> {
     fn drop(&mut self) {
         // A collective that still runs needs the context; then it lives as long as the transport.
         if self.group.context != 0 && Rc::strong_count(&self.group) == 1 {
+            let _inside = self.meet("close");
             self.core.transport.close(self.group.context);
         }
     }

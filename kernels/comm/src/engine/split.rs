@@ -36,6 +36,7 @@ pub(super) fn split<T: Transport + 'static>(
     comm.core.next_context.set(first + colors.len() as u32);
 
     let Some(color) = color else {
+        let _inside = comm.meet("split");
         comm.core.transport.open(comm.group.context, None)?;
         return Ok(None);
     };
@@ -45,7 +46,10 @@ pub(super) fn split<T: Transport + 'static>(
     // Position among the sorted colours: small, as transports want it, and different for different groups.
     let index = colors.binary_search(&color).unwrap_or(0) as u32;
     let context = first + index;
-    comm.core.transport.open(comm.group.context, Some(Member { context, color: index, rank }))?;
+    {
+        let _inside = comm.meet("split");
+        comm.core.transport.open(comm.group.context, Some(Member { context, color: index, rank }))?;
+    }
     let members = ranks.into_iter().map(|r| comm.global_rank(r)).collect();
     let group = Rc::new(Group { context, rank, members });
     Ok(Some(Box::new(Engine { core: comm.core.clone(), group, started: Cell::new(0) })))

@@ -195,7 +195,7 @@ fn the_watchdog_names_rank_operation_and_peers() {
     .unwrap();
     assert!(started.elapsed() < Duration::from_secs(5));
     let hang = reports.recv_timeout(Duration::from_secs(1)).unwrap();
-    assert_eq!((hang.rank, hang.operation.name, hang.operation.key, &hang.peers[..]), (2, "recv", 17, &[1][..]));
+    assert_eq!((hang.rank, hang.operation.name, hang.operation.key, &hang.peers[..]), (2, "recv", Some(17), &[1][..]));
     assert!(hang.waited >= Duration::from_millis(30));
     assert!(matches!(hang.ranks[1].doing, Doing::Computing { last: Some(last) } if last.name == "barrier"));
     assert!(!matches!(hang.ranks[3].doing, Doing::Waiting { .. }));

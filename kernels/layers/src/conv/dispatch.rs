@@ -53,7 +53,8 @@ impl Isa {
         selection().0
     }
 
-    /// Why [`Isa::selected`] is not what `SHARDMARK_SIMD` asked for, to be shown to the user; `None` when it is.
+    /// Why [`Isa::selected`] is not what `SHARDMARK_SIMD` asked for, to be shown to the user with what follows from it;
+    /// `None` when it is.
     pub fn complaint() -> Option<&'static str> {
         selection().1.as_deref()
     }
@@ -70,7 +71,7 @@ impl Isa {
             None => {
                 let names: Vec<&str> = usable.iter().map(|i| i.name()).collect();
                 let names = names.join(", ");
-                let text = format!("SHARDMARK_SIMD: expected one of {names} on this CPU, got {wanted}; {best} is used");
+                let text = format!("SHARDMARK_SIMD: expected one of {names} on this CPU, got {wanted}");
                 (best, Some(text))
             }
         }

@@ -5,7 +5,8 @@
 //! add. Contributions are added in the order of the outputs, wherever tiles end.
 
 use super::Pool;
-use super::local::{PLANES, TILE, beats};
+use super::join::beats;
+use super::local::{PLANES, TILE};
 use crate::Float;
 use crate::lines::{Boxes, Lines, line, line_len};
 use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};

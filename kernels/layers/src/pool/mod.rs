@@ -10,6 +10,7 @@
 //! Average: `y[o] = 1/taps * sum_t x[o*s - p + t]`, `dx[i] = 1/taps * sum over the outputs o that read i of dy[o]`; the owner
 //! of an input gathers. Max: `dx[argmax(o)] += dy[o]`; the owner of an output scatters, since it has the inputs.
 
+mod join;
 mod local;
 mod max;
 pub mod reference;
@@ -89,8 +90,8 @@ impl<T: Float> Layer<T> for PoolLayer<T> {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let Self { spec, scratch, .. } = self;
         match spec.mode {
-            PoolMode::Average => local::forward::<T, local::Mean>(env.team, spec, x, y, part, scratch),
-            PoolMode::Max => local::forward::<T, local::Max>(env.team, spec, x, y, part, scratch),
+            PoolMode::Average => local::forward::<T, join::Mean>(env.team, spec, x, y, part, scratch),
+            PoolMode::Max => local::forward::<T, join::Max>(env.team, spec, x, y, part, scratch),
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 # FAKE_RECORD is a finished record to copy, FAKE_LOG a file that gets a line for each start.
 say() { echo "@shardmark $1"; }
 if [ "$1" = memory ]; then echo '{"rank_bytes":[1073741824,2147483648],"parameter_bytes":4}'; exit 0; fi
+if [ "$1" = simd ]; then echo "${SHARDMARK_SIMD:-avx2}"; exit 0; fi
 if [ "$1" = check ] || [ "$1" = verify ]; then
     say '{"event":"check","passed":true,"used":0.25,"message":"grid 1x1x1x1: loss"}'
     case "$*" in
@@ -14,7 +15,8 @@ fi
 seed=$(echo "$2" | sed 's/.* seed=\([0-9]*\) .*/\1/')
 rank=${OMPI_COMM_WORLD_RANK:-0}
 [ "$rank" = 0 ] && echo "$seed" >>"$FAKE_LOG"
-say "{\"event\":\"started\",\"rank\":$rank,\"pid\":$$,\"host\":\"h\"}"
+host=$(cat /proc/sys/kernel/hostname)
+say "{\"event\":\"started\",\"rank\":$rank,\"pid\":$$,\"host\":\"$host\"}"
 finish() { cp "$FAKE_RECORD" "$4.part" && mv "$4.part" "$4" && say "{\"event\":\"done\",\"record\":\"$4\"}"; }
 case $seed in
     1) say '{"event":"step","step":1,"seconds":0.25,"loss":0.5}'; finish "$@" ;;
@@ -29,5 +31,6 @@ case $seed in
     9) exit 0 ;;
     12) exit 12 ;;
     13) exit 13 ;;
-    20) [ "$rank" = 1 ] && kill -9 $$; sleep 1000 ;;
+    # Not before all have told that they are there.
+    20) [ "$rank" = 1 ] && sleep 2 && kill -9 $$; sleep 1000 ;;
 esac

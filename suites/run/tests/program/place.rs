@@ -113,9 +113,10 @@ pub fn has_mpi() -> bool {
     Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Whether a note says that rank 1 was killed, or that it is not known which was: Open MPI does not always tell.
+/// Whether a note says that rank 1 was killed: in the launcher's words, or, since Open MPI does not always tell, as the
+/// first to end.
 pub fn names_killed_rank(note: &str) -> bool {
-    ["rank 1 ended by signal 9 (Killed)", "one of the ranks, the launcher does not say which"]
+    ["rank 1 ended by signal 9 (Killed)", "rank 1 ended first"]
         .iter()
         .any(|end| note.ends_with(&format!(" exit code 137 (killed): {end}")))
 }

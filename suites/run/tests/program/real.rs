@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::place::{Place, Ran, has_mpi, names_killed_rank};
 use shardmark_store::Outcome;
 
-const SUITE: &str = "batch = 2\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\nhang_limit = 2\ncheck = 'none'";
+const SUITE: &str = "batch = 2\nwidth = 16\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\nhang_limit = 2\ncheck = 'none'";
 
 /// Stands for what is told of a killed MPI rank.
 const KILLED: &str = "exit code 137 (killed)";
@@ -63,6 +63,11 @@ fn a_rank_that_stops_answering_is_a_hang_with_operation_and_peers() {
 }
 
 #[test]
+fn a_stopped_rank_is_a_hang_of_the_rank_that_waits_for_it() {
+    each("suspend", "stop@1:2", &[("mpi", "hang", "rank 0 waits in")]);
+}
+
+#[test]
 fn a_rank_that_leaves_is_a_failure() {
     each("leave", "exit@1:2", &[("threads", "failed", "exit code 7"), ("mpi", "failed", "7")]);
 }
@@ -80,6 +85,8 @@ fn results_are_recorded_checked_and_tabulated() {
     assert_eq!(record.outcome, Outcome::Ok);
     assert!(record.check.is_some_and(|check| check.passed));
     assert!(record.provenance.contains_key("rustc"));
+    let environment = run(&["env"]);
+    environment.row(&format!("kernels {}", record.provenance["simd"]));
     assert!(run(&["table", "s"]).out.contains("1x2x1x1"));
     assert_eq!(run(&["plot", "strong", "s"]).code, 0);
     assert!(place.path("results/runs/s/strong.svg").is_file());
@@ -112,6 +119,26 @@ fn layers_and_bare_communication_are_workloads() {
     dry.row("memory: at most");
     let wrong = run(&["run", "layer:dense/c=64 batch=2"]);
     assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a whole number"), "{}", wrong.err);
+}
+
+#[test]
+fn the_instruction_set_is_recorded_and_a_wrong_one_fails_the_case() {
+    let Some(program) = rank_program() else { return };
+    let place = Place::new("simd", &[1], "workload = 'comm:allreduce'\nbytes = 4\ngrid = '2x1x1x1'\nsteps = 1");
+    let run = |simd: &str, transport: &str| {
+        let mut command = place.command(&["run", "s.toml", "--fresh", "--mix", "--transport", transport]);
+        command.env("SHARDMARK_RANK_PROGRAM", &program).env("SHARDMARK_SIMD", simd);
+        Ran::new(command.output().unwrap())
+    };
+    for transport in ["threads", "mpi"].into_iter().filter(|&transport| transport == "threads" || has_mpi()) {
+        assert_eq!(run("portable", transport).code, 0);
+        let records = shardmark_store::list(&place.path("results/runs/s")).unwrap();
+        assert!(records.iter().flatten().all(|record| record.provenance["simd"] == "portable"));
+        let wrong = run("neon9", transport);
+        let row = wrong.row("2x1x1x1 2 failed rank ");
+        assert!(row.contains("SHARDMARK_SIMD: expected one of ") && row.contains(", got neon9; correct or"), "{row}");
+        assert_eq!(run("portable", transport).code, 0);
+    }
 }
 
 #[test]

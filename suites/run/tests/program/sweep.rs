@@ -148,6 +148,9 @@ fn results_of_another_host_are_not_mixed() {
         assert!(ran.err.contains("expected results of the same host (f00), got"), "{}", ran.err);
     }
     assert_eq!(place.run(&["resume", "s", "--mix"]).code, 0);
+    let other = place.command(&["run", "s.toml"]).env("SHARDMARK_SIMD", "portable").output().unwrap();
+    let other = Ran::new(other);
+    assert!(other.err.contains("expected results of the same simd (avx2), got portable"), "{}", other.err);
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn refused(place: &Place, arguments: &[&str]) -> String {
 fn mistakes_are_refused_before_anything_runs() {
     let place = Place::new("mistakes", &[1], "");
     let file = place.path("s.toml");
-    assert!(refused(&place, &["run", "nothing"]).contains("suite nothing: expected a TOML file"));
+    assert!(refused(&place, &["run", "nothing"]).contains("suite nothing: expected a TOML file, or"));
     assert!(refused(&place, &["run", "s.toml", "-S", "wdth=1"]).contains("-S: expected one of the keys workload net"));
     assert!(refused(&place, &["run", "s.toml", "-S", "width"]).contains("expected key=value, got \"width\""));
     assert!(
@@ -39,6 +39,25 @@ fn mistakes_are_refused_before_anything_runs() {
     fs::write(&file, "width = 3").unwrap();
     assert!(refused(&place, &["run", "s.toml"]).contains("expected mode = \"strong\" or \"weak\", got no mode"));
     assert!(!place.path("results").exists());
+}
+
+#[test]
+fn outside_of_the_source_tree_it_says_where_it_looked_for_suites() {
+    let place = Place::new("outside", &[1], "");
+    let program = place.path("shardmark");
+    fs::copy(env!("CARGO_BIN_EXE_shardmark"), &program).unwrap();
+    let folder = place.path("").canonicalize().unwrap();
+    let looked = format!("{} or the folders above {}", folder.display(), folder.join("shardmark").display());
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        Ran::new(command.args(arguments).current_dir(&folder).output().unwrap())
+    };
+    let ran = run(&["run", "smoke"]);
+    let told =
+        format!("suite smoke: expected a TOML file, or a suite of a folder suites (with smoke.toml in it) in {looked}");
+    assert!(ran.code == 2 && ran.err.contains(&told), "{}", ran.err);
+    let ran = run(&["list"]);
+    assert!(ran.code == 0 && ran.out.contains(&looked), "{}", ran.out);
 }
 
 #[test]
