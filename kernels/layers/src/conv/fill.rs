@@ -32,6 +32,7 @@ pub(super) unsafe fn rows<S: Simd>(run: &Run<S::T>) {
         for i in 0..run.len {
             let (from, to) = (run.from.add(i * run.from_step), run.to.add(i * run.to_step));
             for c in (0..whole).step_by(S::LANES) {
+                prefetch(from.wrapping_add(ROWS_AHEAD * run.from_step + c));
                 S::store(to.add(c), S::load(from.add(c)));
             }
             if tail > 0 {
@@ -104,3 +105,5 @@ pub(super) unsafe fn transpose<S: Simd>(rows: &[*const S::T], len: usize, to: *m
 
 /// Elements of a row that are asked for ahead.
 const AHEAD: usize = 128;
+/// Rows that are asked for ahead.
+const ROWS_AHEAD: usize = 8;

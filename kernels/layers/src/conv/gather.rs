@@ -4,8 +4,9 @@
 //! first-level cache for all tiles of a chunk; the chunk's inputs and partial sums stay in the second-level cache. The two
 //! outer loops are the parts that a team shares.
 //!
-//! Where neighbouring outputs share no inputs (1x1, dense, 2x2 at stride 2) and there are many blocks, a chunk's
-//! inputs are copied to the order in which the tiles read them, a stretch of the reduction at a time.
+//! Where neighbouring outputs share no inputs (1x1, dense, 2x2 at stride 2) and weights are many, a chunk's inputs are
+//! copied to the order in which the tiles read them, a stretch of the reduction at a time. Others are read where they lie,
+//! and a tile asks for those of the next.
 
 use super::cut::PARTS;
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
@@ -22,11 +23,15 @@ use std::ops::Range;
 const SAME_SET: usize = 4096;
 /// ... which then holds those of so many segments beside the weights.
 const FEW_SEGMENTS: usize = 5;
+/// Parts that are enough where inputs are not copied: the fewer, the more blocks find a chunk's inputs in the cache.
+const PARTS_UNCOPIED: usize = 32;
 /// Tiles of a chunk.
 const CHUNK: usize = 16;
 
-/// Blocks that are worth a copy of the inputs that they share.
+/// Blocks that are worth a copy of the inputs that they share, ...
 const BLOCKS_COPIED: usize = 8;
+/// ... if their weights, so many, come from beyond the second-level cache.
+const WEIGHTS_COPIED: usize = 1 << 18;
 /// Most elements of the reduction whose copies stay in the second-level cache, for a chunk.
 const STRETCH: usize = 1024;
 /// Most outputs of a tile whose inputs are copied.
@@ -106,7 +111,11 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
             chunks if plan.copied && chunks > 1 => chunks.next_multiple_of(2).min(tiles),
             chunks => chunks,
         };
-        let runs = if plan.copied { PARTS.div_ceil(chunks).min(blocks / BLOCKS_COPIED).max(1) } else { blocks };
+        let runs = if plan.copied {
+            PARTS.div_ceil(chunks).min(blocks / BLOCKS_COPIED).max(1)
+        } else {
+            PARTS_UNCOPIED.div_ceil(chunks).min(blocks)
+        };
         let Scratch { reduction, threads, jobs } = &*scratch;
         team.run(chunks * runs, |thread, part| {
             let (chunk, run) = (part / runs, part % runs);
@@ -147,7 +156,8 @@ impl<T: Real> Plan<T> {
         }
         let per = outputs_per_segment(vecs);
         let segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
-        let many = packed.blocks.count() >= BLOCKS_COPIED;
+        let blocks = packed.blocks;
+        let many = blocks.count() >= BLOCKS_COPIED && blocks.padded() * inputs.len() >= WEIGHTS_COPIED;
         let apart = inputs.rows * inputs.taps == 1 || sweep.x_step[3] >= inputs.taps * inputs.channels;
         let copied = apart && many && vecs == MAX_VECS || inner > 1;
         let mut by_segments = if copied { kernels.copied[vecs - 1] } else { kernels.gather[vecs - 1] };
@@ -294,6 +304,10 @@ unsafe fn run_tiles<T: Real>(
             let share = if far { weights.len() + t * weights.len() / tiles } else { 0 };
             tile.ahead = weights.as_ptr().wrapping_add(share);
             let members = &segments[first_of(t)..first_of(t + 1)];
+            // The last tile's step is that of the one before: chunks often adjoin.
+            if t + 1 < tiles {
+                tile.next = segments[first_of(t + 1)].x.wrapping_sub(members[0].x).cast_signed();
+            }
             tile.sums = sums[first_of(t) * per * plan.width..].as_mut_ptr();
             for (s, segment) in members.iter().enumerate() {
                 // SAFETY: by this function's contract.

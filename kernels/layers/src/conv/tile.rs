@@ -8,6 +8,7 @@
 //! Channels are last, so that the inputs `x[w*stride .. +KW, 0..C]` of an output are one contiguous run: few input
 //! channels need no kernel of their own.
 
+use super::pack::CACHE_LINE;
 use super::simd::Simd;
 use crate::simd::{prefetch, prefetch_second};
 use shardmark_tensor::Real;
@@ -32,6 +33,9 @@ pub(super) struct GatherTile<'a, T> {
     pub from: [usize; MAX_SEGS],
     /// Elements of x from one output of a segment to the next.
     pub x_step: usize,
+    /// Elements of x from an output to its like in the tile that comes next, whose inputs are asked for in the second-level
+    /// cache.
+    pub next: isize,
     /// The same of y.
     pub y_step: usize,
     /// The reduction.
@@ -66,6 +70,7 @@ impl<T: Real> GatherTile<'_, T> {
             y: [std::ptr::null_mut(); MAX_SEGS],
             from: [0; MAX_SEGS],
             x_step,
+            next: 0,
             y_step: 0,
             pieces: &[],
             weights: std::ptr::null(),
@@ -96,6 +101,9 @@ pub(super) unsafe fn gather<S: Simd, const SEGS: usize, const PER: usize, const 
         for piece in t.pieces {
             let mut at: [usize; PER] = std::array::from_fn(|p| piece.offset + p * t.x_step);
             for _ in 0..piece.len / UNROLLED {
+                if asked % (CACHE_LINE / S::T::BYTES / UNROLLED) == 0 {
+                    x.iter().for_each(|x| at.iter().for_each(|&at| ask_next(t, x.wrapping_add(at))));
+                }
                 ask::<S, SEGS, PER, VECS>(t, &mut asked);
                 for u in 0..UNROLLED {
                     step::<S, SEGS, PER, VECS>(&mut acc, |s, p| x[s].add(at[p]).add(u), w.add(u * VECS * S::LANES));
@@ -147,6 +155,13 @@ pub(super) unsafe fn gather_copied<S: Simd, const SEGS: usize, const PER: usize,
 
 /// Elements of the reduction that `gather` takes at once: their addresses differ by constants.
 pub(super) const UNROLLED: usize = 4;
+
+/// Asks for the next tile's inputs in place of those at `x`: a tile reads short stretches of many outputs, and the hardware
+/// has just seen where one goes when it ends.
+#[inline(always)]
+fn ask_next<T>(t: &GatherTile<T>, x: *const T) {
+    prefetch_second(x.wrapping_offset(t.next));
+}
 
 /// Asks for the outputs of the next segment after `asked`, and for weights that are needed soon: they arrive in the
 /// caches while the sums are computed, a few at a time, or they would hold up the inputs.
