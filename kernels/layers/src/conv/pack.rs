@@ -160,7 +160,7 @@ impl Inputs {
 }
 
 /// Outputs up to which weights are packed as they are used. More use them so often that one packed copy costs less.
-const FEW_OUTPUTS: usize = 512;
+const FEW_OUTPUTS: usize = 256;
 
 /// Where weights lie before they are packed.
 enum Order {
