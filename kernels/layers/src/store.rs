@@ -6,7 +6,7 @@ use shardmark_partition::Region;
 
 /// Bytes from which on outputs are streamed: far more than a core's own caches hold, and more than it can count on in one
 /// that others use too. Tests stream what they can hold.
-const STREAMED: usize = if cfg!(test) { 4 << 10 } else { 64 << 20 };
+const STREAMED: usize = if cfg!(test) { 4 << 10 } else { 16 << 20 };
 
 /// The same for outputs that are stored while sums are computed: memory has time to take them, so it pays earlier than in a
 /// pass that does nothing else.

@@ -9,14 +9,20 @@ use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
 
-/// Elements of a panel, about. With many channels a strip's walk touches a line of cache in each row, which no hardware
-/// foresees; a panel, the next one of each tensor too, stays in the first-level cache until all strips are through.
-const PANEL: usize = 2048;
+/// Elements of a panel, about: the strips of a longer one would be walks with long steps, which the hardware does not foresee
+/// and which throw each other's lines out of the first-level cache.
+const PANEL: usize = 256;
+
+/// Most rows of a panel. Sums over its rows are in T, all others in f64.
+const ROWS: usize = 32;
+
+/// Elements by which a walk asks for its lines of cache ahead.
+const AHEAD: usize = 1024;
 
 /// Elements of a panel: whole rows.
 #[inline(always)]
 fn panel(c: usize) -> usize {
-    (PANEL / c).max(1) * c
+    (PANEL / c).clamp(1, ROWS) * c
 }
 
 /// Writes `[count, means of C channels, M2s of C channels]` of `part` to `all`: what [`merge`] merges. `slots` is
@@ -30,7 +36,7 @@ pub(super) fn moments<T: Float>(
     all: &mut Vec<f64>,
 ) {
     let (layout, len, record) = (x.layout(), line_len(part), 1 + 2 * c);
-    // The moments of a box, then those of one panel.
+    // The moments of a box, then the sums of a line.
     for_each_slot(team, part, 2 * record, slots, |part, slot| {
         let (all, one) = slot.split_at_mut(record);
         for at in lines(&part) {
@@ -81,79 +87,73 @@ pub(super) fn merge(left: &mut [f64], right: &[f64]) {
 }
 
 multiversion! {
-    /// Merges the moments of one line `[W, C]` into `all`. Its panels are read twice, the second time from cache: first
-    /// the means, then deviations. `one` is scratch.
-    fn line_moments<T: Float>(line: &[T], c: usize, one: &mut [f64], all: &mut [f64]) {
+    /// Merges the moments of one line `[W, C]` into `all`, from sums of distances from the means so far and of their
+    /// squares: one pass, and distances as small as the values' own spread. `sums` is scratch.
+    fn line_moments<T: Float>(line: &[T], c: usize, sums: &mut [f64], all: &mut [f64]) {
+        if all[0] == 0.0 {
+            guess_means(line, c, &mut all[1..=c]);
+        }
         // Of one tensor alone twice as much fits.
         let (panel, strips) = (2 * panel(c), c / STRIP * STRIP);
+        sums.fill(0.0);
         for x in line.chunks(panel) {
-            one[0] = (x.len() / c) as f64;
             for first in (0..strips).step_by(STRIP) {
-                strip_moments::<T, STRIP>(x, panel, c, first, one);
+                strip_moments::<T, STRIP>(x, c, first, &all[1..], sums);
             }
             for first in strips..c {
-                strip_moments::<T, 1>(x, panel, c, first, one);
+                strip_moments::<T, 1>(x, c, first, &all[1..], sums);
             }
-            merge(all, one);
         }
-    }
-}
-
-#[inline(always)]
-fn strip_moments<T: Float, const L: usize>(x: &[T], panel: usize, c: usize, first: usize, moments: &mut [f64]) {
-    let rows = moments[0];
-    let (means, m2s) = moments[1..].split_at_mut(c);
-    let mut mean = row_sums::<T, L, false>(x, panel, c, first, &[0.0; L]);
-    for sum in &mut mean {
-        *sum /= rows;
-    }
-    let m2 = row_sums::<T, L, true>(x, panel, c, first, &mean);
-    means[first..first + L].copy_from_slice(&mean);
-    m2s[first..first + L].copy_from_slice(&m2);
-}
-
-/// Adds up a strip of all rows, or the squares of its distance from `mean`; even and odd rows apart, since a single sum
-/// would wait for itself. The first sweep asks for the next panel.
-#[inline(always)]
-fn row_sums<T: Float, const L: usize, const SQUARES: bool>(
-    x: &[T],
-    panel: usize,
-    c: usize,
-    first: usize,
-    mean: &[f64; L],
-) -> [f64; L] {
-    let (mut even, mut odd) = ([0.0; L], [0.0; L]);
-    let mut pairs = x.chunks_exact(2 * c);
-    for pair in &mut pairs {
-        add(&mut even, term::<T, L, SQUARES>(&pair[first..], panel, mean));
-        add(&mut odd, term::<T, L, SQUARES>(&pair[c + first..], panel, mean));
-    }
-    if !pairs.remainder().is_empty() {
-        add(&mut even, term::<T, L, SQUARES>(&pairs.remainder()[first..], panel, mean));
-    }
-    add(&mut even, odd);
-    even
-}
-
-/// What a row adds: a function, since a closure may not be compiled for wide vectors.
-#[inline(always)]
-fn term<T: Float, const L: usize, const SQUARES: bool>(x: &[T], panel: usize, mean: &[f64; L]) -> [f64; L] {
-    let mut term = wide(strip::<T, L>(x));
-    if SQUARES {
-        for i in 0..L {
-            let delta = term[i] - mean[i];
-            term[i] = delta * delta;
+        let rows = (line.len() / c) as f64;
+        sums[0] = rows;
+        let (means, m2s) = sums[1..].split_at_mut(c);
+        for ((mean, m2), &guess) in means.iter_mut().zip(m2s).zip(&all[1..]) {
+            *m2 = (*m2 - *mean * *mean / rows).max(0.0);
+            *mean = T::from_f64(guess).to_f64() + *mean / rows;
         }
-    } else {
-        prefetch(x.as_ptr().wrapping_add(panel));
+        merge(all, sums);
     }
-    term
 }
 
+/// Means of some rows of a line.
+fn guess_means<T: Float>(line: &[T], c: usize, means: &mut [f64]) {
+    const GUESSES: usize = 4;
+    let rows = line.len() / c;
+    means.fill(0.0);
+    for row in (0..GUESSES).map(|i| i * rows / GUESSES * c) {
+        means.iter_mut().zip(&line[row..]).for_each(|(mean, x)| *mean += x.to_f64() / GUESSES as f64);
+    }
+}
+
+/// Adds a strip's distances from `means` to the first half of `sums[1..]`, their squares to the second.
 #[inline(always)]
-fn add<const L: usize>(sums: &mut [f64; L], terms: [f64; L]) {
+fn strip_moments<T: Float, const L: usize>(x: &[T], c: usize, first: usize, means: &[f64], sums: &mut [f64]) {
+    let mut mean = [T::ZERO; L];
     for i in 0..L {
-        sums[i] += terms[i];
+        mean[i] = T::from_f64(means[first + i]);
+    }
+    let (mut plain, mut squares) = ([T::ZERO; L], [T::ZERO; L]);
+    for x in x.chunks_exact(c) {
+        let x = &x[first..];
+        prefetch(x.as_ptr().wrapping_add(AHEAD));
+        let x = strip::<T, L>(x);
+        for i in 0..L {
+            let distance = x[i] - mean[i];
+            plain[i] += distance;
+            squares[i] += distance * distance;
+        }
+    }
+    let (plains, all_squares) = sums[1..].split_at_mut(c);
+    add(&mut plains[first..], plain);
+    add(&mut all_squares[first..], squares);
+}
+
+/// Adds a strip to the first sums.
+#[inline(always)]
+fn add<T: Float, const L: usize>(sums: &mut [f64], terms: [T; L]) {
+    let sums = &mut sums[..L];
+    for i in 0..L {
+        sums[i] += terms[i].to_f64();
     }
 }
 
@@ -179,10 +179,10 @@ multiversion! {
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (x, y) in x.chunks(panel).zip(y.chunks_mut(panel)) {
             for first in (0..strips).step_by(STRIP) {
-                normalise_strip::<T, S, STRIP>(channels, slope, panel, first, x, y);
+                normalise_strip::<T, S, STRIP>(channels, slope, first, x, y);
             }
             for first in strips..c {
-                normalise_strip::<T, S, 1>(channels, slope, panel, first, x, y);
+                normalise_strip::<T, S, 1>(channels, slope, first, x, y);
             }
         }
     }
@@ -192,7 +192,6 @@ multiversion! {
 fn normalise_strip<T: Float, S: Store, const L: usize>(
     channels: &Channels<T>,
     slope: T,
-    panel: usize,
     first: usize,
     x: &[T],
     y: &mut [T],
@@ -200,9 +199,9 @@ fn normalise_strip<T: Float, S: Store, const L: usize>(
     let (affine, c) = (Affine::<T, L>::of(channels, first), channels.mean.len());
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
         let (x, y) = (&x[first..], &mut y[first..]);
-        prefetch(x.as_ptr().wrapping_add(panel));
+        prefetch(x.as_ptr().wrapping_add(AHEAD));
         if S::FETCHES {
-            prefetch(y.as_ptr().wrapping_add(panel));
+            prefetch(y.as_ptr().wrapping_add(AHEAD));
         }
         let z = affine.apply(strip::<T, L>(x));
         S::put(leaky(slope, z, z), y);
@@ -245,7 +244,7 @@ pub(super) fn gradient_sums<T: Float>(
     for_each_slot(team, part, 2 * c, slots, |part, slot| {
         for at in lines(&part) {
             let (x, dy) = (line(x.data(), &x_at, at, len), line(dy.data(), &dy_at, at, len));
-            line_sums(mean, channels, slope, x, dy, slot);
+            line_sums(channels, slope, x, dy, slot);
         }
     });
     sums.clear();
@@ -253,19 +252,24 @@ pub(super) fn gradient_sums<T: Float>(
     for slot in slots.chunks_exact(2 * c) {
         sums.iter_mut().zip(slot).for_each(|(sum, part)| *sum += part);
     }
+    // From distances from the rounded means to those from the means.
+    let (plain, scaled) = sums.split_at_mut(c);
+    for ((plain, scaled), (mean, rounded)) in plain.iter().zip(scaled).zip(mean.iter().zip(&channels.mean)) {
+        *scaled += *plain * (rounded.to_f64() - mean);
+    }
 }
 
 multiversion! {
     /// Adds the sums of one line.
-    fn line_sums<T: Float>(mean: &[f64], channels: &Channels<T>, slope: T, x: &[T], dy: &[T], sums: &mut [f64]) {
-        let c = mean.len();
+    fn line_sums<T: Float>(channels: &Channels<T>, slope: T, x: &[T], dy: &[T], sums: &mut [f64]) {
+        let c = channels.mean.len();
         let (panel, strips) = (panel(c), c / STRIP * STRIP);
         for (x, dy) in x.chunks(panel).zip(dy.chunks(panel)) {
             for first in (0..strips).step_by(STRIP) {
-                sum_strip::<T, STRIP>(mean, channels, slope, panel, first, [x, dy], sums);
+                sum_strip::<T, STRIP>(channels, slope, first, [x, dy], sums);
             }
             for first in strips..c {
-                sum_strip::<T, 1>(mean, channels, slope, panel, first, [x, dy], sums);
+                sum_strip::<T, 1>(channels, slope, first, [x, dy], sums);
             }
         }
     }
@@ -273,33 +277,29 @@ multiversion! {
 
 #[inline(always)]
 fn sum_strip<T: Float, const L: usize>(
-    mean: &[f64],
     channels: &Channels<T>,
     slope: T,
-    panel: usize,
     first: usize,
     [x, dy]: [&[T]; 2],
     sums: &mut [f64],
 ) {
-    let (affine, c) = (Affine::<T, L>::of(channels, first), mean.len());
-    let mean = strip::<f64, L>(&mean[first..]);
-    let (mut plain, mut scaled) = ([0.0; L], [0.0; L]);
+    let (affine, c) = (Affine::<T, L>::of(channels, first), channels.mean.len());
+    let mean = affine.0[0];
+    let (mut plain, mut scaled) = ([T::ZERO; L], [T::ZERO; L]);
     for (x, dy) in x.chunks_exact(c).zip(dy.chunks_exact(c)) {
         let (x, dy) = (&x[first..], &dy[first..]);
-        prefetch(x.as_ptr().wrapping_add(panel));
-        prefetch(dy.as_ptr().wrapping_add(panel));
+        prefetch(x.as_ptr().wrapping_add(AHEAD));
+        prefetch(dy.as_ptr().wrapping_add(AHEAD));
         let x = strip::<T, L>(x);
-        let dz = wide(leaky(slope, affine.apply(x), strip::<T, L>(dy)));
-        let x = wide(x);
+        let dz = leaky(slope, affine.apply(x), strip::<T, L>(dy));
         for i in 0..L {
             plain[i] += dz[i];
             scaled[i] += dz[i] * (x[i] - mean[i]);
         }
     }
-    for i in 0..L {
-        sums[first + i] += plain[i];
-        sums[c + first + i] += scaled[i];
-    }
+    let (plains, all_scaled) = sums.split_at_mut(c);
+    add(&mut plains[first..], plain);
+    add(&mut all_scaled[first..], scaled);
 }
 
 multiversion! {
@@ -316,10 +316,10 @@ multiversion! {
         for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
             let dy = dy.map(|dy| &dy[i * panel..][..dx.len()]);
             for first in (0..strips).step_by(STRIP) {
-                gradient_strip::<T, S, STRIP>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+                gradient_strip::<T, S, STRIP>(channels, slope, first, [x, dy.unwrap_or_default()], dx);
             }
             for first in strips..c {
-                gradient_strip::<T, S, 1>(channels, slope, panel, first, [x, dy.unwrap_or_default()], dx);
+                gradient_strip::<T, S, 1>(channels, slope, first, [x, dy.unwrap_or_default()], dx);
             }
         }
     }
@@ -329,7 +329,6 @@ multiversion! {
 fn gradient_strip<T: Float, S: Store, const L: usize>(
     channels: &Channels<T>,
     slope: T,
-    panel: usize,
     first: usize,
     [x, dy]: [&[T]; 2],
     dx: &mut [T],
@@ -341,10 +340,10 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
     for (at, (x, dx)) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)).enumerate() {
         let (x, dx) = (&x[first..], &mut dx[first..]);
         let dy = if dy.is_empty() { &*dx } else { &dy[at * c + first..] };
-        prefetch(x.as_ptr().wrapping_add(panel));
-        prefetch(dy.as_ptr().wrapping_add(panel));
+        prefetch(x.as_ptr().wrapping_add(AHEAD));
+        prefetch(dy.as_ptr().wrapping_add(AHEAD));
         if S::FETCHES {
-            prefetch(dx.as_ptr().wrapping_add(panel));
+            prefetch(dx.as_ptr().wrapping_add(AHEAD));
         }
         let x = strip::<T, L>(x);
         let mut row = leaky(slope, affine.apply(x), strip::<T, L>(dy));
@@ -353,14 +352,4 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
         }
         S::put(row, dx);
     }
-}
-
-/// The same values in f64.
-#[inline(always)]
-fn wide<T: Float, const L: usize>(values: [T; L]) -> [f64; L] {
-    let mut wide = [0.0; L];
-    for i in 0..L {
-        wide[i] = values[i].to_f64();
-    }
-    wide
 }

@@ -105,7 +105,29 @@ fn a_large_mean_does_not_spoil_the_variance() {
     let expected = expected(shape, 1e4, |x| f64::from(x as f32));
     // The inputs are exact; the mean is rounded to f32 before it is subtracted: half a unit at 1e4, about 5e-4.
     assert!(distance(&narrow.y, &expected.y) < 2e-3);
-    assert!(distance(&narrow.running[1], &expected.running[1]) < 1e-6, "the variance comes from f64 sums");
+    assert!(distance(&narrow.running[1], &expected.running[1]) < 1e-6, "squares of distances from a mean lose nothing");
+}
+
+#[test]
+fn moments_bear_lines_far_apart_and_rows_far_from_their_line() {
+    let (c, shape) = (17, [2, 3, 4, 21, 17]);
+    let region = Region::full(shape);
+    let noise = normals(region.len(), 9);
+    let far_lines = |line: usize, _| 1e3 * (line % 5) as f64;
+    let far_rows = |_, row: usize| if row == 0 { 1e3 } else { 1.0 };
+    for at in [&far_lines as &dyn Fn(usize, usize) -> f64, &far_rows] {
+        let value = |i: usize| (noise[i] + at(i / (21 * c), i / c % 21)) as f32;
+        let x: Vec<f64> = (0..region.len()).map(|i| f64::from(value(i))).collect();
+        let (mut slots, mut all) = (Vec::new(), Vec::new());
+        local::moments::<f32>(&SOLO, &cut(shape, &x, region, 0.0), &region, c, &mut slots, &mut all);
+        let (means, vars) = reference::statistics(c, &x);
+        let scale = vars.iter().map(|var| var.sqrt()).fold(0.0, f64::max);
+        for i in 0..c {
+            assert!((all[1 + i] - means[i]).abs() < 1e-6 * scale, "mean {} for {}", all[1 + i], means[i]);
+            let var = all[1 + c + i] / all[0];
+            assert!((var - vars[i]).abs() < 1e-5 * vars[i], "variance {var} for {}", vars[i]);
+        }
+    }
 }
 
 #[test]
