@@ -30,8 +30,8 @@ const CHUNK: usize = 16;
 
 /// Blocks that are worth a copy of the inputs that they share, ...
 const BLOCKS_COPIED: usize = 8;
-/// ... if their weights, so many, come from beyond the second-level cache.
-const WEIGHTS_COPIED: usize = 1 << 18;
+/// ... if their weights, of so many bytes, come from beyond the second-level cache.
+const WEIGHTS_COPIED: usize = 1 << 20;
 /// Most elements of the reduction whose copies stay in the second-level cache, for a chunk.
 const STRETCH: usize = 1024;
 /// Most outputs of a tile whose inputs are copied.
@@ -157,7 +157,8 @@ impl<T: Real> Plan<T> {
         let per = outputs_per_segment(vecs);
         let segments = Segments::new(sweep.with_last(sweep.inner(per)), per);
         let blocks = packed.blocks;
-        let many = blocks.count() >= BLOCKS_COPIED && blocks.padded() * inputs.len() >= WEIGHTS_COPIED;
+        let bytes = blocks.padded() * inputs.len() * T::BYTES;
+        let many = blocks.count() >= BLOCKS_COPIED && bytes >= WEIGHTS_COPIED;
         let apart = inputs.rows * inputs.taps == 1 || sweep.x_step[3] >= inputs.taps * inputs.channels;
         let copied = apart && many && vecs == MAX_VECS || inner > 1;
         let mut by_segments = if copied { kernels.copied[vecs - 1] } else { kernels.gather[vecs - 1] };

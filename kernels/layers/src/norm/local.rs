@@ -3,7 +3,7 @@
 
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
-use crate::simd::{STRIP, leaky, multiversion, prefetch, strip};
+use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
 use crate::store::Store;
 use shardmark_host::{SharedMut, Team};
 use shardmark_partition::Region;
@@ -16,13 +16,10 @@ const PANEL: usize = 256;
 /// Most rows of a panel. Sums over its rows are in T, all others in f64.
 const ROWS: usize = 32;
 
-/// Elements by which a walk asks for its lines of cache ahead.
-const AHEAD: usize = 1024;
-
-/// Elements of a panel: whole rows.
+/// Elements of a panel of about so many: whole rows.
 #[inline(always)]
-fn panel(c: usize) -> usize {
-    (PANEL / c).clamp(1, ROWS) * c
+fn panel(elements: usize, c: usize) -> usize {
+    (elements / c).clamp(1, ROWS) * c
 }
 
 /// Writes `[count, means of C channels, M2s of C channels]` of `part` to `all`: what [`merge`] merges. `slots` is
@@ -38,9 +35,9 @@ pub(super) fn moments<T: Float>(
     let (layout, len, record) = (x.layout(), line_len(part), 1 + 2 * c);
     // The moments of a box, then the sums of a line.
     for_each_slot(team, part, 2 * record, slots, |part, slot| {
-        let (all, one) = slot.split_at_mut(record);
+        let (all, sums) = slot.split_at_mut(record);
         for at in lines(&part) {
-            line_moments(line(x.data(), &layout, at, len), c, one, all);
+            line_moments(line(x.data(), &layout, at, len), c, sums, all);
         }
     });
     all.clear();
@@ -94,7 +91,7 @@ multiversion! {
             guess_means(line, c, &mut all[1..=c]);
         }
         // Of one tensor alone twice as much fits.
-        let (panel, strips) = (2 * panel(c), c / STRIP * STRIP);
+        let (panel, strips) = (panel(2 * PANEL, c), c / STRIP * STRIP);
         sums.fill(0.0);
         for x in line.chunks(panel) {
             for first in (0..strips).step_by(STRIP) {
@@ -108,6 +105,7 @@ multiversion! {
         sums[0] = rows;
         let (means, m2s) = sums[1..].split_at_mut(c);
         for ((mean, m2), &guess) in means.iter_mut().zip(m2s).zip(&all[1..]) {
+            // Rounding may leave less than nothing.
             *m2 = (*m2 - *mean * *mean / rows).max(0.0);
             *mean = T::from_f64(guess).to_f64() + *mean / rows;
         }
@@ -135,7 +133,7 @@ fn strip_moments<T: Float, const L: usize>(x: &[T], c: usize, first: usize, mean
     let (mut plain, mut squares) = ([T::ZERO; L], [T::ZERO; L]);
     for x in x.chunks_exact(c) {
         let x = &x[first..];
-        prefetch(x.as_ptr().wrapping_add(AHEAD));
+        prefetch_next(x);
         let x = strip::<T, L>(x);
         for i in 0..L {
             let distance = x[i] - mean[i];
@@ -176,7 +174,7 @@ multiversion! {
     /// `z = (x - mean) * scale + shift`, `y = z > 0 ? z : slope * z` on a line `[W, C]`; a slope of one leaves z.
     pub(super) fn normalise<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
         let c = channels.mean.len();
-        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        let (panel, strips) = (panel(PANEL, c), c / STRIP * STRIP);
         for (x, y) in x.chunks(panel).zip(y.chunks_mut(panel)) {
             for first in (0..strips).step_by(STRIP) {
                 normalise_strip::<T, S, STRIP>(channels, slope, first, x, y);
@@ -199,9 +197,9 @@ fn normalise_strip<T: Float, S: Store, const L: usize>(
     let (affine, c) = (Affine::<T, L>::of(channels, first), channels.mean.len());
     for (x, y) in x.chunks_exact(c).zip(y.chunks_exact_mut(c)) {
         let (x, y) = (&x[first..], &mut y[first..]);
-        prefetch(x.as_ptr().wrapping_add(AHEAD));
+        prefetch_next(x);
         if S::FETCHES {
-            prefetch(y.as_ptr().wrapping_add(AHEAD));
+            prefetch_next(y);
         }
         let z = affine.apply(strip::<T, L>(x));
         S::put(leaky(slope, z, z), y);
@@ -263,7 +261,7 @@ multiversion! {
     /// Adds the sums of one line.
     fn line_sums<T: Float>(channels: &Channels<T>, slope: T, x: &[T], dy: &[T], sums: &mut [f64]) {
         let c = channels.mean.len();
-        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        let (panel, strips) = (panel(PANEL, c), c / STRIP * STRIP);
         for (x, dy) in x.chunks(panel).zip(dy.chunks(panel)) {
             for first in (0..strips).step_by(STRIP) {
                 sum_strip::<T, STRIP>(channels, slope, first, [x, dy], sums);
@@ -288,8 +286,8 @@ fn sum_strip<T: Float, const L: usize>(
     let (mut plain, mut scaled) = ([T::ZERO; L], [T::ZERO; L]);
     for (x, dy) in x.chunks_exact(c).zip(dy.chunks_exact(c)) {
         let (x, dy) = (&x[first..], &dy[first..]);
-        prefetch(x.as_ptr().wrapping_add(AHEAD));
-        prefetch(dy.as_ptr().wrapping_add(AHEAD));
+        prefetch_next(x);
+        prefetch_next(dy);
         let x = strip::<T, L>(x);
         let dz = leaky(slope, affine.apply(x), strip::<T, L>(dy));
         for i in 0..L {
@@ -312,7 +310,7 @@ multiversion! {
         dx: &mut [T],
     ) {
         let c = channels.mean.len();
-        let (panel, strips) = (panel(c), c / STRIP * STRIP);
+        let (panel, strips) = (panel(PANEL, c), c / STRIP * STRIP);
         for (i, (x, dx)) in x.chunks(panel).zip(dx.chunks_mut(panel)).enumerate() {
             let dy = dy.map(|dy| &dy[i * panel..][..dx.len()]);
             for first in (0..strips).step_by(STRIP) {
@@ -340,10 +338,10 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
     for (at, (x, dx)) in x.chunks_exact(c).zip(dx.chunks_exact_mut(c)).enumerate() {
         let (x, dx) = (&x[first..], &mut dx[first..]);
         let dy = if dy.is_empty() { &*dx } else { &dy[at * c + first..] };
-        prefetch(x.as_ptr().wrapping_add(AHEAD));
-        prefetch(dy.as_ptr().wrapping_add(AHEAD));
+        prefetch_next(x);
+        prefetch_next(dy);
         if S::FETCHES {
-            prefetch(dx.as_ptr().wrapping_add(AHEAD));
+            prefetch_next(dx);
         }
         let x = strip::<T, L>(x);
         let mut row = leaky(slope, affine.apply(x), strip::<T, L>(dy));
