@@ -5,6 +5,31 @@ use crate::Float;
 /// Adjoining elements (channels, as a rule) that a kernel keeps in registers.
 pub(crate) const STRIP: usize = 16;
 
+/// Elements of the widest strips.
+pub(crate) const WIDE: usize = 64;
+
+/// Evaluates `$body` for strips that cover the elements `0..$count`, the widest first: `$at` is a strip's first element, the
+/// constant `$L` its length.
+macro_rules! in_strips {
+    ($count:expr, |$at:ident, $L:ident| $body:expr) => {{
+        let count: usize = $count;
+        let mut next = 0;
+        $crate::simd::in_strips!(@ count, next, $crate::simd::WIDE, $at, $L, $body);
+        $crate::simd::in_strips!(@ count, next, $crate::simd::WIDE / 2, $at, $L, $body);
+        $crate::simd::in_strips!(@ count, next, $crate::simd::STRIP, $at, $L, $body);
+        $crate::simd::in_strips!(@ count, next, 1, $at, $L, $body);
+    }};
+    (@ $count:ident, $next:ident, $len:expr, $at:ident, $L:ident, $body:expr) => {
+        while $count - $next >= $len {
+            const $L: usize = $len;
+            let $at = $next;
+            $body;
+            $next += $L;
+        }
+    };
+}
+pub(crate) use in_strips;
+
 /// The first `L` elements.
 #[inline(always)]
 pub(crate) fn strip<T: Float, const L: usize>(values: &[T]) -> [T; L] {
@@ -24,6 +49,14 @@ const AHEAD: usize = 1024;
 #[inline(always)]
 pub(crate) fn prefetch_next<T>(values: &[T]) {
     prefetch(values.as_ptr().wrapping_add(AHEAD));
+}
+
+/// [`prefetch_next`] for all cache lines of a strip.
+#[inline(always)]
+pub(crate) fn prefetch_next_strip<T, const L: usize>(values: &[T]) {
+    for i in (0..L).step_by(64 / size_of::<T>()) {
+        prefetch_next(&values[i..]);
+    }
 }
 
 /// Asks for the cache line at `p`, in the first-level cache; any address will do.

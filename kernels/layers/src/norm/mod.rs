@@ -17,10 +17,13 @@
 //! `weight*xhat + bias` is computed again by the same operations, so no pass reads y.
 
 mod local;
+mod moments;
 pub mod reference;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
+use self::sweep::overwrite_period;
 use crate::store::{Cached, Stores, Streaming};
 use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec, lines};
 use shardmark_comm::{CommExt, ReduceOp};
@@ -74,18 +77,8 @@ struct Statistics {
     inv_std: Vec<f64>,
 }
 
-/// Sums that are kept from step to step, so that a step allocates nothing.
-#[derive(Clone, Debug, Default)]
-struct Sums {
-    /// One record for each part of a job.
-    slots: Vec<f64>,
-    /// What they add up to.
-    total: Vec<f64>,
-}
-
 /// [`BatchNorm`] on a rank. The gradients of its parameters come with [`Layer::backward_data`], which needs their sums
 /// anyway: it is to be called for every batch norm, also for one whose input gradient nobody reads.
-#[derive(Clone, Debug)]
 pub struct NormLayer<T> {
     spec: BatchNorm,
     params: [Param<T>; 2],
@@ -93,7 +86,9 @@ pub struct NormLayer<T> {
     running_var: Vec<T>,
     used: Statistics,
     channels: local::Channels<T>,
-    sums: Sums,
+    /// What the last sums over positions came to, of this rank or of its group.
+    sums: Vec<f64>,
+    scratch: moments::Scratch<T>,
     /// Slope of the leaky ReLU that outputs go through; one for none.
     slope: T,
     /// Slope of the leaky ReLU whose outputs' gradients are given; one for none.
@@ -111,7 +106,8 @@ impl<T: Float> NormLayer<T> {
             running_var: vec![T::ONE; c],
             used: Statistics::default(),
             channels: local::Channels::default(),
-            sums: Sums::default(),
+            sums: Vec::new(),
+            scratch: moments::Scratch::default(),
             slope: T::ONE,
             dy_slope: T::ONE,
             spec,
@@ -121,10 +117,10 @@ impl<T: Float> NormLayer<T> {
     /// Takes the statistics of the group's batch; the running ones take their share.
     fn use_batch_statistics(&mut self, env: &Env, x: &Block<T>, part: &Region) -> Result<(), LayerError> {
         let BatchNorm { channels: c, eps, momentum, group } = self.spec;
-        let Sums { slots, total: record } = &mut self.sums;
-        local::moments(env.team, x, part, c, slots, record);
+        let record = &mut self.sums;
+        moments::moments(env.team, x, part, c, &mut self.scratch, record);
         if let Some(group) = env.groups.group(group) {
-            env.communicate(|| group.tree_allreduce_vec(record, &mut local::merge))?;
+            env.communicate(|| group.tree_allreduce_vec(record, &mut moments::merge))?;
         }
         let (count, mean, m2) = (record[0], &record[1..=c], &record[1 + c..]);
         if count > 0.0 {
@@ -151,9 +147,10 @@ impl<T: Float> NormLayer<T> {
     /// Writes the parameter gradients, and what [`local::input_gradient`] needs.
     fn prepare_gradient(&mut self, env: &Env, x: &Block<T>, dy: &Block<T>, part: &Region) -> Result<(), LayerError> {
         let (c, used) = (self.spec.channels, &self.used);
-        let Sums { slots, total: sums } = &mut self.sums;
+        let sums = &mut self.sums;
         // [sum dy, sum dy * xhat] of this rank: its part of the gradients of bias and weight.
-        local::gradient_sums(env.team, (&used.mean, &self.channels, self.dy_slope), x, dy, part, slots, sums);
+        let channels = (&used.mean[..], &self.channels, self.dy_slope);
+        moments::gradient_sums(env.team, channels, x, dy, part, &mut self.scratch, sums);
         sums[c..].iter_mut().zip(&used.inv_std).for_each(|(sum, s)| *sum *= s);
         let [weight, bias] = &mut self.params;
         bias.grad.iter_mut().zip(&sums[..c]).for_each(|(g, &sum)| *g = T::from_f64(sum));
@@ -165,9 +162,9 @@ impl<T: Float> NormLayer<T> {
             *sums = env.communicate(|| group.allreduce_vec(std::mem::take(sums), ReduceOp::Sum))?;
         }
         let m = used.count.max(1.0);
-        overwrite(&mut self.channels.mean_dy, sums[..c].iter().map(|&sum| T::from_f64(sum / m)));
+        overwrite_period(&mut self.channels.mean_dy, sums[..c].iter().map(|&sum| T::from_f64(sum / m)));
         let through = sums[c..].iter().zip(&used.inv_std).map(|(&sum, s)| T::from_f64(sum * s / m));
-        overwrite(&mut self.channels.through, through);
+        overwrite_period(&mut self.channels.through, through);
         Ok(())
     }
 }
@@ -186,10 +183,10 @@ impl<T: Float> Layer<T> for NormLayer<T> {
             self.use_running_statistics();
         }
         let Self { used, params: [weight, bias], channels, slope, .. } = self;
-        overwrite(&mut channels.mean, used.mean.iter().map(|&mean| T::from_f64(mean)));
+        overwrite_period(&mut channels.mean, used.mean.iter().map(|&mean| T::from_f64(mean)));
         let scale = weight.value.iter().zip(&used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
-        overwrite(&mut channels.scale, scale);
-        channels.shift.clone_from(&bias.value);
+        overwrite_period(&mut channels.scale, scale);
+        overwrite_period(&mut channels.shift, bias.value.iter().copied());
         let normalise = match Stores::of::<T>(part) {
             Stores::Cached => local::normalise::<T, Cached>,
             Stores::Streaming => local::normalise::<T, Streaming>,

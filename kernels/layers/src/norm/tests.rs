@@ -1,6 +1,6 @@
 //! Batch norm against the reference, on one rank and with statistics of groups of unequal ranks; finite differences.
 
-use super::{BatchNorm, NormLayer, local, reference};
+use super::{BatchNorm, NormLayer, moments, reference};
 use crate::activation::{LeakyRelu, LeakyReluLayer};
 use crate::testing::{alone, blocks, check_input_gradient, check_param_gradients, cut, distance, normals, widen};
 use crate::{Env, Float, Groups, Layer, LayerError};
@@ -82,7 +82,18 @@ fn assert_close(got: &Outcome, expected: &Outcome, tolerance: f64, what: &str) {
     }
 }
 
-const SHAPES: [Shape; 4] = [[2, 3, 4, 5, 3], [1, 4, 5, 3, 16], [3, 1, 1, 7, 19], [2, 2, 1, 1, 33]];
+/// Periods of many positions and of one, of one block and of two, whole and not; lines of less than a period.
+const SHAPES: [Shape; 9] = [
+    [2, 3, 4, 5, 3],
+    [1, 4, 5, 3, 16],
+    [3, 1, 1, 7, 19],
+    [2, 2, 1, 1, 33],
+    [2, 1, 3, 150, 1],
+    [1, 2, 3, 70, 20],
+    [1, 1, 2, 37, 64],
+    [2, 1, 2, 3, 600],
+    [1, 1, 40, 40, 8],
+];
 
 #[test]
 fn one_rank_agrees_with_the_reference() {
@@ -118,8 +129,8 @@ fn moments_bear_lines_far_apart_and_rows_far_from_their_line() {
     for at in [&far_lines as &dyn Fn(usize, usize) -> f64, &far_rows] {
         let value = |i: usize| (noise[i] + at(i / (21 * c), i / c % 21)) as f32;
         let x: Vec<f64> = (0..region.len()).map(|i| f64::from(value(i))).collect();
-        let (mut slots, mut all) = (Vec::new(), Vec::new());
-        local::moments::<f32>(&SOLO, &cut(shape, &x, region, 0.0), &region, c, &mut slots, &mut all);
+        let (mut scratch, mut all) = (Default::default(), Vec::new());
+        moments::moments::<f32>(&SOLO, &cut(shape, &x, region, 0.0), &region, c, &mut scratch, &mut all);
         let (means, vars) = reference::statistics(c, &x);
         let scale = vars.iter().map(|var| var.sqrt()).fold(0.0, f64::max);
         for i in 0..c {
@@ -159,15 +170,15 @@ fn evaluation_uses_running_statistics() {
 fn merging_moments_in_pieces_equals_all_at_once() {
     let shape = [1, 1, 9, 5, 3];
     let x = cut(shape, &normals(135, 1), Region::full(shape), 0.0f64);
-    let moments = |part: &Region| {
+    let record = |part: &Region| {
         let mut record = Vec::new();
-        local::moments(&SOLO, &x, part, 3, &mut Vec::new(), &mut record);
+        moments::moments(&SOLO, &x, part, 3, &mut Default::default(), &mut record);
         record
     };
-    let all = moments(&Region::full(shape));
+    let all = record(&Region::full(shape));
     let mut merged = vec![0.0; 7];
     for part in blocks(shape, [1, 1, 4, 1, 1]).into_iter().chain([Region::default()]) {
-        local::merge(&mut merged, &moments(&part));
+        moments::merge(&mut merged, &record(&part));
     }
     assert_eq!(merged[0], 45.0);
     assert!(distance(&all, &merged) < 1e-13);
