@@ -177,13 +177,16 @@ fn add_terms<T: Float>(terms: impl Terms<T>, len: usize, period: usize, lanes: &
     }
 }
 
-/// Adds what a block from element `first` on gathered to the sums of channels. Channels repeat only in a period that is one
-/// block.
+/// Adds what a block from element `first` on gathered to the sums of channels. A period of several positions, a power of two,
+/// is one block: its halves are added up until they are those of one position.
 #[inline(always)]
-fn add_lanes<T: Float>(sums: &mut [f64], first: usize, lanes: &[T]) {
-    for lanes in lanes.chunks(sums.len()) {
-        sums[first..].iter_mut().zip(lanes).for_each(|(sum, lane)| *sum += lane.to_f64());
+fn add_lanes<T: Float>(sums: &mut [f64], first: usize, mut lanes: &mut [T]) {
+    while lanes.len() > sums.len() {
+        let (low, high) = lanes.split_at_mut(lanes.len() / 2);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+        lanes = low;
     }
+    sums[first..].iter_mut().zip(lanes).for_each(|(sum, lane)| *sum += lane.to_f64());
 }
 
 multiversion! {

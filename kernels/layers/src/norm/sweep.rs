@@ -14,7 +14,8 @@ pub(super) const BLOCK: usize = 512;
 /// Most rows of a panel. Sums over its rows are in T, all others in f64.
 pub(super) const ROWS: usize = 32;
 
-/// Elements of a row: some positions' channels, that wide strips fill if so many are few, or else those of one position.
+/// Elements of a row: the channels of a power of two of positions, that wide strips fill if so many are few, or else those of
+/// one position.
 pub(super) fn period(c: usize) -> usize {
     // The least common multiple of c and a power of two.
     let filled = |strip: usize| (c * strip) >> c.trailing_zeros().min(strip.trailing_zeros());
@@ -85,7 +86,8 @@ mod tests {
         }
         for c in 1..3000 {
             let period = period(c);
-            assert!(period.is_multiple_of(c) && (period == c || period <= BLOCK && period.is_multiple_of(STRIP)));
+            assert!((period / c).is_power_of_two() && period.is_multiple_of(c));
+            assert!(period == c || period <= BLOCK && period.is_multiple_of(STRIP));
         }
     }
 

@@ -9,7 +9,7 @@ use super::join::beats;
 use super::local::{PLANES, TILE};
 use crate::Float;
 use crate::lines::{Boxes, Lines, line, line_len};
-use crate::simd::{STRIP, leaky, multiversion, prefetch_next, strip};
+use crate::simd::{in_strips, leaky, multiversion, prefetch_next_strip, strip};
 use crate::store::{Cached, Store, Stores, Streaming, fence};
 use shardmark_host::{PerThread, Team};
 use shardmark_partition::{Region, SPATIAL, Span, Window};
@@ -188,16 +188,12 @@ multiversion! {
         dy: &[T],
         winners: &mut Winners<T>,
     ) {
-        let strips = c / STRIP * STRIP;
         let outputs = winners.numbers.chunks_exact_mut(c).zip(winners.gradients.chunks_exact_mut(c));
         for (w, ((numbers, gradients), dy)) in outputs.zip(dy.chunks_exact(c)).enumerate() {
             let x = &x[w * step..];
-            for ch in (0..strips).step_by(STRIP) {
-                find_strip::<T, STRIP>(&x[ch..], taps, slope, &dy[ch..], &mut numbers[ch..], &mut gradients[ch..]);
-            }
-            for ch in strips..c {
-                find_strip::<T, 1>(&x[ch..], taps, slope, &dy[ch..], &mut numbers[ch..], &mut gradients[ch..]);
-            }
+            in_strips!(c, |ch, L| {
+                find_strip::<T, L>(&x[ch..], taps, slope, &dy[ch..], &mut numbers[ch..], &mut gradients[ch..]);
+            });
         }
     }
 }
@@ -211,18 +207,21 @@ fn find_strip<T: Float, const L: usize>(
     numbers: &mut [T],
     gradients: &mut [T],
 ) {
+    prefetch_next_strip::<T, L>(dy);
     let mut best = [T::NEG_INFINITY; L];
     let mut winner = [-T::ONE; L];
     let mut number = T::ZERO;
     for &tap in taps {
         let x = &x[tap..];
-        prefetch_next(x);
-        let value = strip::<T, L>(x);
+        prefetch_next_strip::<T, L>(x);
+        // Not in its own place: a conditional store would keep it in memory.
+        let (value, mut next) = (strip::<T, L>(x), best);
         for i in 0..L {
             let wins = beats(value[i], best[i]);
-            best[i] = if wins { value[i] } else { best[i] };
+            next[i] = if wins { value[i] } else { best[i] };
             winner[i] = if wins { number } else { winner[i] };
         }
+        best = next;
         number += T::ONE;
     }
     numbers[..L].copy_from_slice(&winner);
@@ -241,14 +240,10 @@ multiversion! {
         dx: &mut [T],
     ) {
         let c = dx.len() / readers.len();
-        let strips = c / STRIP * STRIP;
         for (dx, readers) in dx.chunks_exact_mut(c).zip(readers) {
-            for ch in (0..strips).step_by(STRIP) {
-                give_strip::<T, S, STRIP>(winners, numbers, stride, readers, (c, ch), first, &mut dx[ch..]);
-            }
-            for ch in strips..c {
-                give_strip::<T, S, 1>(winners, numbers, stride, readers, (c, ch), first, &mut dx[ch..]);
-            }
+            in_strips!(c, |ch, L| {
+                give_strip::<T, S, L>(winners, numbers, stride, readers, (c, ch), first, &mut dx[ch..]);
+            });
         }
     }
 }
@@ -264,7 +259,7 @@ fn give_strip<T: Float, S: Store, const L: usize>(
     dx: &mut [T],
 ) {
     if S::FETCHES {
-        prefetch_next(dx);
+        prefetch_next_strip::<T, L>(dx);
     }
     let mut sum = if first { [T::ZERO; L] } else { strip::<T, L>(dx) };
     for i in 0..count {
