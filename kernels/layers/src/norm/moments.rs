@@ -26,7 +26,7 @@ pub(super) struct Scratch<T> {
 struct Sums<T> {
     /// What distances are taken from, over and over for a period.
     shift: Vec<T>,
-    /// Rows, then for each channel the sum of distances, then that of their squares.
+    /// Rows, then for each channel the sum of distances, then that of their squares; zeros between boxes.
     sums: Vec<f64>,
     lanes: Lanes<T>,
 }
@@ -65,21 +65,18 @@ pub(super) fn moments<T: Float>(
     let Scratch { slots, threads } = scratch;
     for_each_slot(team, part, record, slots, |thread, part, slot| {
         let Sums { shift, sums, lanes } = &mut *threads.of(thread);
-        let mut first = true;
-        sums.fill(0.0);
         for at in lines(&part) {
             let x = line(x.data(), &layout, at, len);
-            if first {
-                guess_means(x, c, &mut slot[1..=c]);
-            }
             if sums[0] == 0.0 {
+                if slot[0] == 0.0 {
+                    guess_means(x, c, &mut slot[1..=c]);
+                }
                 overwrite_period(shift, slot[1..=c].iter().map(|&mean| T::from_f64(mean)));
             }
             add_moments(x, shift, lanes, sums);
             if sums[0] as usize * c >= SHIFTED {
                 move_to(slot, sums, shift);
             }
-            first = false;
         }
         move_to(slot, sums, shift);
     });
@@ -126,12 +123,16 @@ pub(super) fn merge(left: &mut [f64], right: &[f64]) {
     }
 }
 
-/// Means of some rows of a line.
-fn guess_means<T: Float>(line: &[T], c: usize, means: &mut [f64]) {
-    const GUESSES: usize = 4;
-    let rows = line.len() / c;
-    for row in (0..GUESSES).map(|i| i * rows / GUESSES * c) {
-        means.iter_mut().zip(&line[row..]).for_each(|(mean, x)| *mean += x.to_f64() / GUESSES as f64);
+multiversion! {
+    /// Adds the means of some rows of a line to zeros.
+    fn guess_means<T: Float>(line: &[T], c: usize, means: &mut [f64]) {
+        const GUESSES: usize = 4;
+        let rows = line.len() / c;
+        for i in 0..GUESSES {
+            for (mean, x) in means.iter_mut().zip(&line[i * rows / GUESSES * c..]) {
+                *mean += x.to_f64() / GUESSES as f64;
+            }
+        }
     }
 }
 

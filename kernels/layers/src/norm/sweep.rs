@@ -38,8 +38,8 @@ pub(super) fn overwrite_period<T: Float>(vector: &mut Vec<T>, values: impl Itera
 #[derive(Clone, Copy)]
 pub(super) struct Walk {
     /// First element.
-    pub from: usize,
-    pub rows: usize,
+    from: usize,
+    rows: usize,
     /// Elements of each row; less than the period in the last one of a line.
     pub width: usize,
     period: usize,

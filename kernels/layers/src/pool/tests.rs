@@ -22,7 +22,8 @@ fn windows() -> Vec<[Window; 3]> {
     ]
 }
 
-const SHAPES: [Shape; 4] = [[2, 5, 6, 7, 3], [1, 2, 4, 3, 17], [1, 4, 3, 9, 16], [2, 2, 2, 2, 33]];
+/// Channels that fill strips of every width, and some besides.
+const SHAPES: [Shape; 5] = [[2, 5, 6, 7, 3], [1, 2, 4, 3, 17], [1, 4, 3, 9, 16], [2, 2, 2, 2, 33], [1, 2, 3, 4, 115]];
 
 fn out_shape(pool: &Pool, x: Shape) -> Shape {
     let out = |i: usize| pool.windows[i - 1].out_extent(x[i]).unwrap();
