@@ -8,10 +8,10 @@
 //! copied to the order in which the tiles read them, a stretch of the reduction at a time. Others are read where they lie,
 //! and a tile asks for those of the next.
 
-use super::cut::PARTS;
 use super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
 use super::fill::Run;
-use super::pack::{Aligned, ChannelBlock, Packed, Reduction};
+use super::pack::{Aligned, ChannelBlock, Packed};
+use super::reduction::Reduction;
 use super::sweep::{Segment, Segments, Sweep};
 use super::tile::{GatherTile, LONG, MAX_SEGS, TAPS, UNROLLED};
 use crate::store::{STREAMED_BESIDE_SUMS as STREAMED, fence};
@@ -112,7 +112,8 @@ pub(super) fn gather<T: Real>(job: &Job<T>, y: &mut [T], team: &Team, scratch: &
             chunks => chunks,
         };
         let runs = if plan.copied {
-            PARTS.div_ceil(chunks).min(blocks / BLOCKS_COPIED).max(1)
+            // Every run copies the inputs once more: no more of them than there are threads to feed.
+            team.threads().div_ceil(chunks).min(blocks / BLOCKS_COPIED).max(1)
         } else {
             PARTS_UNCOPIED.div_ceil(chunks).min(blocks)
         };
@@ -159,8 +160,7 @@ impl<T: Real> Plan<T> {
         let blocks = packed.blocks;
         let bytes = blocks.padded() * inputs.len() * T::BYTES;
         let many = blocks.count() >= BLOCKS_COPIED && bytes >= WEIGHTS_COPIED;
-        let apart = inputs.rows * inputs.taps == 1 || sweep.x_step[3] >= inputs.taps * inputs.channels;
-        let copied = apart && many && vecs == MAX_VECS || inner > 1;
+        let copied = inputs.are_apart(&sweep) && many && vecs == MAX_VECS || inner > 1;
         let mut by_segments = if copied { kernels.copied[vecs - 1] } else { kernels.gather[vecs - 1] };
         if !copied && (segments.x_step * T::BYTES).is_multiple_of(SAME_SET) {
             by_segments = &by_segments[..by_segments.len().min(FEW_SEGMENTS)];
@@ -196,11 +196,27 @@ unsafe fn run_part<T: Real, I: Iterator<Item = ChannelBlock>>(
             unsafe { copy_inputs(job, plan, buffers, tiles, reduction, slices.clone()) }
         }
         for (i, block) in blocks().enumerate() {
-            let first = if stretches > 1 { i * sums_of_block } else { 0 };
+            let first_sum = if stretches > 1 { i * sums_of_block } else { 0 };
+            let next = match blocks().nth(i + 1) {
+                Some(block) => Some((block, slices.start)),
+                None if slices.end < all => blocks().next().map(|block| (block, slices.end)),
+                None => None,
+            };
+            let stretch = Stretch { slices: slices.clone(), block, first_sum, next };
             // SAFETY: by this function's contract.
-            unsafe { run_tiles(job, plan, y, (block, first), buffers, tiles, reduction, slices.clone()) }
+            unsafe { run_tiles(job, plan, y, &stretch, buffers, tiles, reduction) }
         }
     }
+}
+
+/// Some slices of the reduction for a block of output channels.
+struct Stretch {
+    slices: Range<usize>,
+    block: ChannelBlock,
+    /// Where its sums start.
+    first_sum: usize,
+    /// Block and slice that are next.
+    next: Option<(ChannelBlock, usize)>,
 }
 
 /// Copies a stretch of the inputs of every tile.
@@ -264,7 +280,7 @@ unsafe fn copy_inputs<T: Real>(
     }
 }
 
-/// Runs the tiles for one block of output channels, whose sums start at `first_sum`, over some slices of the reduction.
+/// Runs the tiles for one block of output channels over some slices of the reduction.
 ///
 /// # Safety
 /// As for [`run_part`].
@@ -272,38 +288,38 @@ unsafe fn run_tiles<T: Real>(
     job: &Job<T>,
     plan: &Plan<T>,
     y: &SharedMut<T>,
-    (block, first_sum): (ChannelBlock, usize),
+    stretch: &Stretch,
     buffers: &mut Buffers<T>,
     tiles: usize,
     reduction: &Reduction,
-    slices: Range<usize>,
 ) {
     let Job { x, packed, .. } = *job;
+    let Stretch { slices, block, first_sum, next } = stretch;
     let Buffers { segments, weights, sums, inputs, .. } = buffers;
     let first_of = |tile: usize| tile * segments.len() / tiles;
     let per = plan.segments.per;
-    let sums = &mut sums.as_mut_slice()[first_sum..];
+    let sums = &mut sums.as_mut_slice()[*first_sum..];
     let stretch = reduction.span(slices.start).start..reduction.span(slices.end - 1).end;
-    let far = packed.is_far();
-    let ahead_step = if far { UNROLLED * plan.width / tiles } else { 0 };
     let mut tile = GatherTile {
         y: [y.as_mut_ptr(); MAX_SEGS],
         y_step: plan.segments.y_step,
         slope: job.slope,
         stream: y.len() * T::BYTES >= STREAMED,
-        ..GatherTile::blank(x.as_ptr(), plan.segments.x_step, ahead_step, block.tail)
+        ..GatherTile::blank(x.as_ptr(), plan.segments.x_step, 0, block.tail)
     };
-    for i in slices {
-        let first = reduction.span(i).start;
-        let weights = packed.slice(block, reduction, i, job.weight, weights);
+    for i in slices.clone() {
+        let span = reduction.span(i);
+        // The next slice's weights arrive in the second-level cache.
+        let next = if i + 1 < slices.end { Some((*block, i + 1)) } else { *next };
+        let ahead = next.and_then(|(block, slice)| packed.ahead(block, reduction, slice, job.weight));
+        let weights = packed.slice(*block, reduction, i, job.weight, weights);
         tile.pieces = &reduction.pieces[reduction.slices[i].0.clone()];
         tile.weights = weights.as_ptr();
-        tile.start = if i == 0 { packed.start(block).as_ptr() } else { std::ptr::null() };
+        tile.start = if i == 0 { packed.start(*block).as_ptr() } else { std::ptr::null() };
         tile.last = i + 1 == reduction.slices.len();
         for t in 0..tiles {
-            // The next slice's weights, in this block or the one that follows it, arrive in the second-level cache.
-            let share = if far { weights.len() + t * weights.len() / tiles } else { 0 };
-            tile.ahead = weights.as_ptr().wrapping_add(share);
+            (tile.ahead, tile.ahead_step) =
+                ahead.map_or((weights.as_ptr(), 0), |ahead| ahead.share(t, tiles, span.len() / UNROLLED));
             let members = &segments[first_of(t)..first_of(t + 1)];
             // The last tile's step is that of the one before: chunks often adjoin.
             if t + 1 < tiles {
@@ -319,7 +335,7 @@ unsafe fn run_tiles<T: Real>(
                 tile.from[s] = segment.from;
             }
             if plan.copied {
-                let at = first_of(t) * per * stretch.len() + (first - stretch.start) * members.len() * per;
+                let at = first_of(t) * per * stretch.len() + (span.start - stretch.start) * members.len() * per;
                 tile.x[0] = inputs.as_slice()[at..].as_ptr();
             }
             let whole = members.iter().all(|segment| segment.from == 0);

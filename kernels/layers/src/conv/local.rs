@@ -117,7 +117,7 @@ impl<T: Real> Local<T> {
             return winograd::multiply(&job, y.data_mut(), team, buffers);
         }
         tap_rows(x, [spec.windows[0].kernel, spec.windows[1].kernel], rows);
-        packed.prepare(team, weight, bias, sweep.outputs());
+        packed.prepare(team, weight, bias, &sweep);
         let job = Job { kernels, sweep, x: x.data(), rows, packed, weight, inner: 1, slope: *slope };
         gather::gather(&job, y.data_mut(), team, scratch);
     }
@@ -160,7 +160,7 @@ impl<T: Real> Local<T> {
                 return winograd::multiply(&job, dx.data_mut(), team, scratch);
             }
             tap_rows(dy, if no_tap { [0; 2] } else { [q[0].taps, q[1].taps] }, &mut self.rows);
-            packed.prepare(team, weight, &[], sweep.outputs());
+            packed.prepare(team, weight, &[], &sweep);
             let (kernels, rows) = (self.kernels, &self.rows);
             let job = Job { kernels, sweep, x: dy.data(), rows, packed, weight, inner: 1, slope: T::ONE };
             gather::gather(&job, dx.data_mut(), team, &mut self.gather);

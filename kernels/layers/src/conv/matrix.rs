@@ -44,7 +44,7 @@ impl<T: Real> Matrix<T> {
     pub fn forward(&mut self, team: &Team, weight: &[T], bias: &[T], x: &[T], y: &mut [T]) {
         let sweep = rows(x.len() / self.c, self.c, self.k);
         let Matrix { kernels, forward: packed, gather: scratch, .. } = self;
-        packed.prepare(team, weight, bias, sweep.outputs());
+        packed.prepare(team, weight, bias, &sweep);
         gather::gather(
             &Job { kernels, sweep, x, rows: &[0], packed, weight, inner: 1, slope: T::ONE },
             y,
@@ -57,7 +57,7 @@ impl<T: Real> Matrix<T> {
     pub fn backward_data(&mut self, team: &Team, weight: &[T], dy: &[T], dx: &mut [T]) {
         let sweep = rows(dy.len() / self.k, self.k, self.c);
         let Matrix { kernels, backward: packed, gather: scratch, .. } = self;
-        packed.prepare(team, weight, &[], sweep.outputs());
+        packed.prepare(team, weight, &[], &sweep);
         gather::gather(
             &Job { kernels, sweep, x: dy, rows: &[0], packed, weight, inner: 1, slope: T::ONE },
             dx,
@@ -73,7 +73,7 @@ impl<T: Real> Matrix<T> {
         packed.inputs = inputs(x.len() / *c);
         packed.forget();
         let sweep = rows(*k, 1, *c);
-        packed.prepare(team, x, &[], sweep.outputs());
+        packed.prepare(team, x, &[], &sweep);
         let job = Job { kernels, sweep, x: dy, rows: &[0], packed, weight: x, inner: *k, slope: T::ONE };
         gather::gather(&job, dweight, team, scratch);
     }

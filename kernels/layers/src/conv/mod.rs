@@ -15,6 +15,7 @@ mod layer;
 mod local;
 mod matrix;
 mod pack;
+mod reduction;
 pub mod reference;
 mod simd;
 mod sweep;

@@ -6,13 +6,13 @@
 use super::dispatch::{Kernels, MAX_VECS};
 use super::dot::Dot;
 use super::fill::Run;
-use super::tile::{Piece, TAPS, by_taps};
+use super::reduction::{Reduction, SLICE_BYTES};
+use super::sweep::Sweep;
+use super::tile::{TAPS, UNROLLED, by_taps};
 use shardmark_host::{SharedMut, Team};
 use shardmark_tensor::Real;
 use std::ops::Range;
 
-/// Bytes of weights that stay in the first-level cache while a kernel goes over many outputs.
-pub(super) const SLICE_BYTES: usize = 24 << 10;
 /// Bytes of weights that stay in the second-level cache beside inputs.
 const CACHED: usize = 512 << 10;
 /// Bytes of the weights of one input in a wide block, with the widest vectors.
@@ -46,6 +46,26 @@ impl<T: Real> Aligned<T> {
 
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.data[self.first..self.first + self.len]
+    }
+}
+
+/// Weights that are needed soon: so many lines of the caches at each of some rows; 0 lines where rows adjoin.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<T> {
+    from: *const T,
+    /// Elements from one row to the next.
+    step: usize,
+    lines: usize,
+}
+
+impl<T: Real> Ahead<T> {
+    /// The share of one of `tiles` tiles that ask `asks` times each: the first place, and the step to the next.
+    pub fn share(self, tile: usize, tiles: usize, asks: usize) -> (*const T, usize) {
+        if self.lines == 0 {
+            return (self.from.wrapping_add(tile * asks * self.step / tiles), self.step / tiles);
+        }
+        let (row, line) = (tile / self.lines * asks, tile % self.lines);
+        (self.from.wrapping_add(row * self.step + line * (CACHE_LINE / T::BYTES)), self.step)
     }
 }
 
@@ -136,6 +156,11 @@ impl Inputs {
         self.dense_w && by_taps(vecs, self.taps)
     }
 
+    /// Whether neighbouring outputs of a sweep share none.
+    pub fn are_apart(&self, sweep: &Sweep) -> bool {
+        self.rows * self.taps == 1 || sweep.x_step[3] >= self.taps * self.channels
+    }
+
     /// Blocks of channels.
     pub fn channel_blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let Inputs { taps, channels, .. } = *self;
@@ -146,7 +171,7 @@ impl Inputs {
 
     /// The runs of adjoining inputs in the order in which they are summed, as first input and length; by taps, those of the
     /// first tap stand for all. The taps of a row with one block of channels adjoin.
-    fn runs(&self, by_taps: bool) -> impl Iterator<Item = (usize, usize)> + use<> {
+    pub fn runs(&self, by_taps: bool) -> impl Iterator<Item = (usize, usize)> + use<> {
         let mut inputs = *self;
         if !by_taps && inputs.channel_blocks().count() == 1 {
             (inputs.taps, inputs.channels) = (1, inputs.taps * inputs.channels);
@@ -161,6 +186,8 @@ impl Inputs {
 
 /// Outputs up to which weights are packed as they are used. More use them so often that one packed copy costs less.
 const FEW_OUTPUTS: usize = 256;
+/// The same where outputs share no inputs: they are two chunks of tiles with the widest vectors, which pack each weight twice.
+const FEW_APART: usize = 448;
 
 /// Where weights lie before they are packed.
 enum Order {
@@ -219,8 +246,8 @@ impl<T: Real> Packed<T> {
         assert!(end <= weight.len(), "there is a weight for every input and channel");
     }
 
-    /// Prepares for `outputs` outputs with these weights; sums start at `bias`, or at 0 if that is empty.
-    pub fn prepare(&mut self, team: &Team, weight: &[T], bias: &[T], outputs: usize) {
+    /// Prepares for the outputs of a sweep with these weights; sums start at `bias`, or at 0 if that is empty.
+    pub fn prepare(&mut self, team: &Team, weight: &[T], bias: &[T], sweep: &Sweep) {
         self.begin(weight, bias);
         let Packed { blocks: Blocks { channels, .. }, inputs, .. } = *self;
         if self.is_filled {
@@ -233,7 +260,7 @@ impl<T: Real> Packed<T> {
                 Order::Columns(offsets) => weight[offsets[row * inputs.taps + tap] + out * inputs.channels + channel],
             });
             self.is_filled = true;
-        } else if outputs > FEW_OUTPUTS {
+        } else if sweep.outputs() > if inputs.are_apart(sweep) { FEW_APART } else { FEW_OUTPUTS } {
             self.fill(team, weight);
             self.is_filled = true;
         }
@@ -297,9 +324,30 @@ impl<T: Real> Packed<T> {
         }
     }
 
-    /// Whether weights are packed and do not stay in the second-level cache.
-    pub fn is_far(&self) -> bool {
-        self.is_filled && std::mem::size_of_val(self.data.as_slice()) > CACHED
+    /// Where the weights of a slice are read from while another is used, if that is not a cache near enough.
+    pub fn ahead(&self, block: ChannelBlock, reduction: &Reduction, slice: usize, weight: &[T]) -> Option<Ahead<T>> {
+        let Packed { blocks: Blocks { channels, lanes }, inputs, .. } = *self;
+        let taps = if inputs.by_taps(block.vecs) { TAPS } else { 1 };
+        let width = block.vecs * lanes;
+        let (pieces, first) = &reduction.slices[slice];
+        if self.is_filled {
+            let is_far = std::mem::size_of_val(self.data.as_slice()) > CACHED;
+            let from = self.data.as_slice()[block.first * inputs.len() + first * taps * width..].as_ptr();
+            return is_far.then_some(Ahead { from, step: UNROLLED * width, lines: 0 });
+        }
+        let (first, len) = (*reduction.firsts.get(pieces.start)?, reduction.span(slice).len());
+        let lines = |elements: usize| (elements * T::BYTES).div_ceil(CACHE_LINE);
+        Some(match &self.order {
+            Order::Rows => {
+                let from = weight[first * channels + block.first..].as_ptr();
+                Ahead { from, step: channels, lines: lines(width) }
+            }
+            Order::Columns(offsets) => {
+                let (tap, channel) = (first / inputs.channels, first % inputs.channels);
+                let from = weight[offsets[tap] + block.first * inputs.channels + channel..].as_ptr();
+                Ahead { from, step: inputs.channels, lines: lines(len) }
+            }
+        })
     }
 
     /// The weights of a block for one slice of the reduction of `weight`, perhaps in the buffer `own`.
@@ -333,67 +381,5 @@ impl<T: Real> Packed<T> {
     /// Start values of a block's channels.
     pub fn start(&self, block: ChannelBlock) -> &[T] {
         &self.start.as_slice()[block.first..][..block.vecs * self.blocks.lanes]
-    }
-}
-
-/// The reduction of an output as pieces of contiguous inputs, cut into slices whose weights stay in the cache.
-#[derive(Default)]
-pub(super) struct Reduction {
-    pub pieces: Vec<Piece>,
-    /// Each piece's first input.
-    firsts: Vec<usize>,
-    /// For each slice its pieces and its first reduction element; at least one slice.
-    pub slices: Vec<(Range<usize>, usize)>,
-}
-
-impl Reduction {
-    /// Reduction elements of a slice.
-    pub fn span(&self, slice: usize) -> Range<usize> {
-        let (pieces, first) = &self.slices[slice];
-        *first..first + self.pieces[pieces.clone()].iter().map(|piece| piece.len).sum::<usize>()
-    }
-
-    /// The inputs of some slices, those that adjoin each other as one piece.
-    pub fn runs(&self, slices: Range<usize>) -> impl Iterator<Item = Piece> {
-        let pieces = self.slices[slices.start].0.start..self.slices[slices.end - 1].0.end;
-        let mut pieces = self.pieces[pieces].iter().copied().peekable();
-        std::iter::from_fn(move || {
-            let mut run = pieces.next()?;
-            while let Some(piece) = pieces.next_if(|piece| piece.offset == run.offset + run.len) {
-                run.len += piece.len;
-            }
-            Some(run)
-        })
-    }
-
-    /// Cuts the reduction over inputs whose rows start at the offsets `rows`; by taps, the pieces of the first tap stand for
-    /// all. The cuts depend on the sizes only, so that every output is summed in the same order whatever sub-box it is
-    /// computed in.
-    pub fn cut(&mut self, inputs: &Inputs, rows: &[usize], by_taps: bool, bytes_per_element: usize) {
-        let taps = if by_taps { 1 } else { inputs.taps };
-        let total = rows.len() * taps * inputs.channels;
-        let count = (total * bytes_per_element).div_ceil(SLICE_BYTES).max(1);
-        let end_of = |slice: usize| (slice + 1) * total / count;
-        self.pieces.clear();
-        self.firsts.clear();
-        self.slices.clear();
-        let row = inputs.taps * inputs.channels;
-        let (mut done, mut first, mut start) = (0, 0, 0);
-        for (mut input, len) in inputs.runs(by_taps) {
-            let end = done + len;
-            while done < end {
-                let len = end.min(end_of(self.slices.len())) - done;
-                self.pieces.push(Piece { offset: rows[input / row] + input % row, len });
-                self.firsts.push(input);
-                (input, done) = (input + len, done + len);
-                if done == end_of(self.slices.len()) {
-                    self.slices.push((first..self.pieces.len(), start));
-                    (first, start) = (self.pieces.len(), done);
-                }
-            }
-        }
-        if self.slices.is_empty() {
-            self.slices.push((0..0, 0));
-        }
     }
 }

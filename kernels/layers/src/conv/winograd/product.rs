@@ -4,7 +4,8 @@
 
 use super::super::cut::PARTS;
 use super::super::dispatch::{GatherFn, Kernels, MAX_VECS, outputs_per_segment};
-use super::super::pack::{Aligned, ChannelBlock, Packed, SLICE_BYTES};
+use super::super::pack::{Aligned, ChannelBlock, Packed};
+use super::super::reduction::SLICE_BYTES;
 use super::super::sweep::Sweep;
 use super::super::tile::{GatherTile, LONG, Piece, UNROLLED, by_taps};
 use super::chunks::{Chunk, Layout, Tiling};
