@@ -147,7 +147,7 @@ impl Strips {
     }
 
     /// Reduction elements of some tiles.
-    fn columns(self, tiles: Range<usize>) -> Range<usize> {
+    pub fn columns(self, tiles: Range<usize>) -> Range<usize> {
         self.span(tiles.start).start..self.span(tiles.end - 1).end
     }
 

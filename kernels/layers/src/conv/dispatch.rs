@@ -1,7 +1,7 @@
 //! Which instruction set runs: the best of the CPU, or the one that `SHARDMARK_SIMD` names.
 
 use super::dot::{self, DotTile, MAX_OUTS};
-use super::fill::{self, Run};
+use super::fill::{self, Matrix, Run};
 use super::simd::{Portable, Simd};
 use super::tile::{self, GatherTile, LONG};
 use super::weights::{self, TapsTile, WeightTile};
@@ -104,6 +104,7 @@ pub(super) type GatherFn<T> = unsafe fn(&GatherTile<T>);
 type WeightFn<T> = unsafe fn(&WeightTile<T>);
 type TapsFn<T> = unsafe fn(&TapsTile<T>);
 type FillFn<T> = unsafe fn(&Run<T>);
+type PanelsFn<T> = unsafe fn(&Matrix<T>);
 type DotFn<T> = unsafe fn(&DotTile<T>);
 type TransposeFn<T> = unsafe fn(&[*const T], usize, *mut T);
 type TilesFn<T> = unsafe fn(&Tiles<T>);
@@ -147,6 +148,8 @@ pub(super) struct Kernels<T: 'static> {
     pub rows: FillFn<T>,
     /// Copies weights transposed.
     pub columns: FillFn<T>,
+    /// Copies rows of a matrix to panels of columns.
+    pub panels: PanelsFn<T>,
     /// `gather_copied[vecs - 1][segments - 1]`.
     pub copied: [&'static [GatherFn<T>]; MAX_VECS],
     /// Copies neighbouring outputs' inputs for it.
@@ -204,6 +207,11 @@ macro_rules! kernels {
         unsafe fn rows(run: &Run<$t>) {
             // SAFETY: handed on to the caller.
             unsafe { fill::rows::<$simd>(run) }
+        }
+        $(#[$features])?
+        unsafe fn panels(matrix: &Matrix<$t>) {
+            // SAFETY: handed on to the caller.
+            unsafe { fill::panels::<$simd>(matrix) }
         }
         $(#[$features])?
         unsafe fn columns(run: &Run<$t>) {
@@ -268,6 +276,7 @@ macro_rules! kernels {
             ],
             rows,
             columns,
+            panels,
             copied: [
                 &[$(gather_copied::<$segs, { outputs_per_segment(1) }, 1>),*],
                 &[$(gather_copied::<$segs, { outputs_per_segment(2) }, 2>),*],

@@ -3,6 +3,7 @@
 use super::simd::Simd;
 use crate::simd::prefetch;
 use shardmark_tensor::Real;
+use std::ops::Range;
 
 /// The weights of a run of adjoining inputs for a block of output channels, to be copied to `[inputs][channels]`.
 pub(super) struct Run<T> {
@@ -42,6 +43,58 @@ pub(super) unsafe fn rows<S: Simd>(run: &Run<S::T>) {
     }
 }
 
+/// Columns of a matrix that are copied apart.
+#[derive(Clone, Copy)]
+pub(super) struct Panel {
+    /// The first, and how many.
+    pub first: usize,
+    pub columns: usize,
+    /// Where that of the first row is written.
+    pub to: usize,
+    /// Elements from one row to the next there.
+    pub to_step: usize,
+}
+
+/// Some rows of a matrix, to be copied to panels.
+pub(super) struct Matrix<'a, T> {
+    /// The first row.
+    pub from: *const T,
+    /// Elements from one row to the next.
+    pub step: usize,
+    /// Numbers of the rows in the panels.
+    pub rows: Range<usize>,
+    /// Columns that go to each panel.
+    pub panels: &'a [Panel],
+    pub to: *mut T,
+}
+
+/// Copies rows of a matrix to panels. Each is read once from end to end: rows that lie some kilobytes apart share sets of the
+/// caches, so that their lines would not be there any more for the next panel.
+///
+/// # Safety
+/// The CPU has S; every column of every row is there, and there is room for all panels.
+#[inline(always)]
+pub(super) unsafe fn panels<S: Simd>(matrix: &Matrix<S::T>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        for (i, row) in matrix.rows.clone().enumerate() {
+            let from = matrix.from.add(i * matrix.step);
+            for panel in matrix.panels {
+                let (from, to) = (from.add(panel.first), matrix.to.add(panel.to + row * panel.to_step));
+                let (whole, tail) = (panel.columns / S::LANES * S::LANES, panel.columns % S::LANES);
+                for c in (0..whole).step_by(S::LANES) {
+                    prefetch(from.wrapping_add(PANELS_AHEAD * matrix.step + c));
+                    S::store(to.add(c), S::load(from.add(c)));
+                }
+                if tail > 0 {
+                    prefetch(from.wrapping_add(PANELS_AHEAD * matrix.step + whole));
+                    S::store_first(to.add(whole), S::load_first(from.add(whole), tail), tail);
+                }
+            }
+        }
+    }
+}
+
 /// Copies weights `[channels][inputs]`, a square at a time where there is a whole one.
 ///
 /// # Safety
@@ -68,7 +121,7 @@ pub(super) unsafe fn columns<S: Simd>(run: &Run<S::T>) {
 /// # Safety
 /// As for [`rows`].
 #[inline(always)]
-unsafe fn singles<T: Real>(run: &Run<T>, channels: std::ops::Range<usize>, inputs: std::ops::Range<usize>) {
+unsafe fn singles<T: Real>(run: &Run<T>, channels: Range<usize>, inputs: Range<usize>) {
     for c in channels {
         for i in inputs.clone() {
             // SAFETY: by this function's contract.
@@ -107,3 +160,5 @@ pub(super) unsafe fn transpose<S: Simd>(rows: &[*const S::T], len: usize, to: *m
 const AHEAD: usize = 128;
 /// Rows that are asked for ahead.
 const ROWS_AHEAD: usize = 8;
+/// Rows of a matrix that are.
+const PANELS_AHEAD: usize = 4;

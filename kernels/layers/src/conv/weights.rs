@@ -18,7 +18,7 @@ mod tile;
 
 use super::cut::{Line, Split, list_lines, strips};
 use super::dispatch::{Kernels, MAX_VECS};
-use super::fill::Run;
+use super::fill::{Panel, Run};
 use super::pack::{Aligned, Blocks, ChannelBlock};
 use super::sweep::Sweep;
 use crate::simd::prefetch;
@@ -38,11 +38,9 @@ const CACHED: usize = 1 << 20;
 /// Outputs so few that a gradient is written as fast as memory takes it: in whole rows, not block by block.
 const FEW_OUTPUTS: usize = 32;
 /// Blocks that are worth copying the inputs that they share, ...
-const BLOCKS_APART: usize = 4;
-/// ... or so many if an output has few inputs.
-const BLOCKS_FEW_INPUTS: usize = 2;
-/// Inputs that are few: they share their lines of the cache with many tiles, and their sets with few outputs.
-const FEW_INPUTS: usize = 96;
+const BLOCKS_APART: usize = 2;
+/// ... and the same where outputs are few.
+const BLOCKS_FEW_OUTPUTS: usize = 4;
 /// Input channels from which on no tile lies across two taps, and those of the same channels follow each other: what one
 /// has loaded is there for the next.
 const CHANNELS_BY_TAP: usize = 48;
@@ -64,6 +62,8 @@ pub(super) struct Scratch<T> {
 struct Panels<T> {
     dy: Aligned<T>,
     x: Aligned<T>,
+    /// How they are cut.
+    cut: Vec<Panel>,
     /// Addresses of what the next group reads.
     ahead: Vec<usize>,
 }
@@ -98,8 +98,10 @@ pub(super) fn sum<T: Real>(
     let bytes = std::mem::size_of_val(dw);
     let blocks = Blocks { channels, lanes: kernels.lanes };
     let outputs = sweep.outputs();
-    let least = if run <= FEW_INPUTS { BLOCKS_FEW_INPUTS } else { BLOCKS_APART };
-    let apart = (sweep.x_step[3] >= run || outputs <= FEW_OUTPUTS) && blocks.count() >= least;
+    let apart = match sweep.x_step[3] >= run {
+        true => blocks.count() >= BLOCKS_APART,
+        false => outputs <= FEW_OUTPUTS && blocks.count() >= BLOCKS_FEW_OUTPUTS,
+    };
     let most = match bytes > CACHED {
         _ if apart => GROUP,
         true => LONG_GROUP,

@@ -2,7 +2,7 @@
 //! order of the kernel.
 
 use super::super::cut::strips;
-use super::super::fill::Run;
+use super::super::fill::{Matrix, Panel};
 use super::super::pack::{Blocks, ChannelBlock};
 use super::tile::{PIECE_LINES, WeightTile};
 use super::{Group, Line, Panels, Problem, Target};
@@ -21,11 +21,16 @@ impl<T: Real> Problem<'_, T> {
         let first = blocks().next().map_or(0, |block| block.first);
         let panel_of = |block: &ChannelBlock| (block.first - first) * outputs;
         panels.dy.resize(blocks().map(|block| block.vecs * lanes).sum::<usize>() * outputs);
-        for block in blocks() {
-            let panel = &mut panels.dy.as_mut_slice()[panel_of(&block)..];
-            // SAFETY: by this function's contract.
-            unsafe { self.fill_panel(group.lines, &block, panel.as_mut_ptr()) };
-        }
+        panels.cut.clear();
+        panels.cut.extend(blocks().map(|block| Panel {
+            first: block.first,
+            columns: block.existing(lanes),
+            to: panel_of(&block),
+            to_step: block.vecs * lanes,
+        }));
+        let dy = |line: &Line| self.dy[line.y..].as_ptr();
+        // SAFETY: by this function's contract; there is room for all blocks.
+        unsafe { self.fill_panels(group.lines, (dy, self.y_step), &panels.cut, panels.dy.as_mut_slice()) };
         let strips = strips(kernels, run);
         let runs = strips.runs(target.rows.clone()).map(|(row, columns)| {
             let [start, end] = [columns.start, columns.end].map(|column| self.rows[row] + column);
@@ -37,13 +42,18 @@ impl<T: Real> Problem<'_, T> {
         let line = [Line { x: 0, y: 0, len: outputs }];
         for strip in target.rows.clone() {
             let (row, tiles) = (strip / strips.len(), strips.tiles(strip % strips.len()));
-            panels.x.resize(outputs * (strips.span(tiles.end - 1).end - strips.span(tiles.start).start));
-            let mut at = 0;
-            for span in tiles.clone().map(|t| strips.span(t)) {
-                // SAFETY: by this function's contract.
-                unsafe { self.fill_inputs(group.lines, row, span.clone(), panels.x.as_mut_slice()[at..].as_mut_ptr()) };
-                at += outputs * span.len();
-            }
+            let columns = strips.columns(tiles.clone());
+            panels.x.resize(outputs * columns.len());
+            panels.cut.clear();
+            panels.cut.extend(tiles.clone().map(|t| strips.span(t)).map(|span| Panel {
+                first: span.start - columns.start,
+                columns: span.len(),
+                to: (span.start - columns.start) * outputs,
+                to_step: span.len(),
+            }));
+            let x = |line: &Line| self.x[line.x + self.rows[row] + columns.start..].as_ptr();
+            // SAFETY: by this function's contract; there is room for all tiles.
+            unsafe { self.fill_panels(group.lines, (x, self.x_step), &panels.cut, panels.x.as_mut_slice()) };
             let mut at = 0;
             for Range { start: lo, end: hi } in tiles.map(|t| strips.span(t)) {
                 for block in blocks() {
@@ -67,20 +77,24 @@ impl<T: Real> Problem<'_, T> {
         }
     }
 
-    /// Copies the inputs `span` of a row of each of the lines' outputs to `[outputs][inputs]`.
+    /// Copies a row for each output of some lines to panels; `first` is where that of a line's first output is.
     ///
     /// # Safety
-    /// All inputs of the lines lie inside `x`; `to` has room for those that are copied.
-    unsafe fn fill_inputs(&self, lines: &[Line], row: usize, span: Range<usize>, mut to: *mut T) {
+    /// The columns of the panels are there for all outputs, the rows of a line `step` elements apart; `to` has room for them.
+    unsafe fn fill_panels(
+        &self,
+        lines: &[Line],
+        (first, step): (impl Fn(&Line) -> *const T, usize),
+        panels: &[Panel],
+        to: &mut [T],
+    ) {
+        let to = to.as_mut_ptr();
+        let mut outputs = 0;
         for line in lines {
-            let from = self.x[line.x + self.rows[row] + span.start..].as_ptr();
-            let run =
-                Run { from, from_step: self.x_step, to, to_step: span.len(), len: line.len, channels: span.len() };
+            let rows = outputs..outputs + line.len;
+            outputs = rows.end;
             // SAFETY: by this function's contract; the table holds kernels of an available instruction set.
-            unsafe {
-                (self.kernels.rows)(&run);
-                to = to.add(line.len * span.len());
-            }
+            unsafe { (self.kernels.panels)(&Matrix { from: first(line), step, rows, panels, to }) }
         }
     }
 }
