@@ -21,8 +21,9 @@ pub(super) const PLANES: usize = 8;
 #[derive(Default)]
 pub(super) struct Scratch<T> {
     lines: PerThread<Vec<T>>,
-    /// The outputs that read each column of inputs: the first, and how many.
-    readers: Vec<(usize, usize)>,
+    /// Where in a line of outputs those are that read each column of inputs, equally many for each: zeros, after the line,
+    /// where there are fewer.
+    readers: Vec<usize>,
 }
 
 impl<T: Float> Scratch<T> {
@@ -112,12 +113,16 @@ pub(super) fn gather_average<T: Float>(
     let (c, len, columns) = (part.0[4].len(), line_len(part), ww.outputs(part.0[3]));
     let (layout, taps) = (dy.layout(), Taps::new(pool));
     let through = through.map(|(slope, x)| (slope, x.data(), x.layout()));
+    let readers = |w| ww.outputs(Span::new(w, w + 1));
+    let most = (part.0[3].lo..part.0[3].hi).map(|w| readers(w).len()).max().unwrap_or(0).max(1);
     scratch.readers.clear();
-    let readers = (part.0[3].lo..part.0[3].hi).map(|w| ww.outputs(Span::new(w, w + 1)));
-    scratch.readers.extend(readers.map(|o| ((o.lo - columns.lo) as usize, o.len())));
+    scratch.readers.extend((part.0[3].lo..part.0[3].hi).flat_map(|w| {
+        let Span { lo, hi } = readers(w);
+        (lo..lo + most as i64).map(move |o| (if o < hi { o - columns.lo } else { columns.len() as i64 }) as usize * c)
+    }));
     let tiles = tiles(part, 1, len);
-    scratch.fit(team, columns.len() * c);
-    let (dx, buffers, readers) = (Lines::new(dx), &scratch.lines, &scratch.readers);
+    scratch.fit(team, (columns.len() + 1) * c);
+    let (dx, buffers, readers) = (Lines::new(dx), &scratch.lines, (&scratch.readers[..], most));
     let gather_line = match Stores::of::<T>(part) {
         Stores::Cached => gather_line::<T, Cached>,
         Stores::Streaming => gather_line::<T, Streaming>,
@@ -147,7 +152,7 @@ multiversion! {
         buffer: &mut [T],
         out: &mut [T],
     ) {
-        join_rows::<T, J>(x, rows, buffer);
+        join_rows::<T, J, false>(x, rows, taps, buffer);
         match window.kernel {
             1 => join_columns::<T, J, 1>(buffer, window, taps, c, out),
             2 => join_columns::<T, J, 2>(buffer, window, taps, c, out),
@@ -158,19 +163,21 @@ multiversion! {
 }
 
 multiversion! {
-    /// One line of input gradients.
+    /// One line of input gradients, with the places of so many `readers` of each column.
     fn gather_line<T: Float, S: Store>(
         dy: &[T],
         rows: &Rows,
         taps: &Taps<T>,
-        readers: &[(usize, usize)],
+        readers: (&[usize], usize),
         through: Option<(T, &[T])>,
         buffer: &mut [T],
         out: &mut [T],
     ) {
-        join_rows::<T, Mean>(dy, rows, buffer);
+        let columns = readers.0.len() / readers.1;
+        let (line, zeros) = buffer.split_at_mut(buffer.len() - out.len() / columns);
         // Divided here, not once for each input that an output reaches.
-        buffer.iter_mut().for_each(|sum| *sum = Mean::finish(*sum, taps));
+        join_rows::<T, Mean, true>(dy, rows, taps, line);
+        zeros.fill(T::ZERO);
         match through {
             None => spread::<T, S, false>(buffer, readers, T::ONE, &[], out),
             Some((slope, x)) => spread::<T, S, true>(buffer, readers, slope, x, out),
@@ -178,38 +185,44 @@ multiversion! {
     }
 }
 
-/// Joins lines of `x` into one; zeros if there is none.
+/// Joins lines of `x` into one; zeros if there is none. `DONE` says that nothing else is joined.
 #[inline(always)]
-fn join_rows<T: Float, J: Join>(x: &[T], rows: &Rows, line: &mut [T]) {
+fn join_rows<T: Float, J: Join, const DONE: bool>(x: &[T], rows: &Rows, taps: &Taps<T>, line: &mut [T]) {
     match rows.counts {
         [0, _] | [_, 0] => line.fill(T::ZERO),
-        [1, 1] => join_box::<T, J, 1, 1>(x, rows, line),
-        [1, 2] => join_box::<T, J, 1, 2>(x, rows, line),
-        [1, 3] => join_box::<T, J, 1, 3>(x, rows, line),
-        [2, 1] => join_box::<T, J, 2, 1>(x, rows, line),
-        [2, 2] => join_box::<T, J, 2, 2>(x, rows, line),
-        [3, 3] => join_box::<T, J, 3, 3>(x, rows, line),
-        _ => join_box::<T, J, 0, 0>(x, rows, line),
+        [1, 1] => join_box::<T, J, DONE, 1, 1>(x, rows, taps, line),
+        [1, 2] => join_box::<T, J, DONE, 1, 2>(x, rows, taps, line),
+        [1, 3] => join_box::<T, J, DONE, 1, 3>(x, rows, taps, line),
+        [2, 1] => join_box::<T, J, DONE, 2, 1>(x, rows, taps, line),
+        [2, 2] => join_box::<T, J, DONE, 2, 2>(x, rows, taps, line),
+        [3, 3] => join_box::<T, J, DONE, 3, 3>(x, rows, taps, line),
+        _ => join_box::<T, J, DONE, 0, 0>(x, rows, taps, line),
     }
 }
 
 /// Joins a box of `D` by `H` lines; 0 by 0 is one that is not compiled in.
 #[inline(always)]
-fn join_box<T: Float, J: Join, const D: usize, const H: usize>(x: &[T], rows: &Rows, line: &mut [T]) {
+fn join_box<T: Float, J: Join, const DONE: bool, const D: usize, const H: usize>(
+    x: &[T],
+    rows: &Rows,
+    taps: &Taps<T>,
+    line: &mut [T],
+) {
     let strips = line.len() / STRIP * STRIP;
     let (whole, rest) = line.split_at_mut(strips);
     for (i, out) in whole.chunks_exact_mut(STRIP).enumerate() {
-        out.copy_from_slice(&join_rows_strip::<T, J, STRIP, D, H>(x, rows, i * STRIP));
+        out.copy_from_slice(&join_rows_strip::<T, J, DONE, STRIP, D, H>(x, rows, taps, i * STRIP));
     }
     for (i, out) in rest.iter_mut().enumerate() {
-        [*out] = join_rows_strip::<T, J, 1, D, H>(x, rows, strips + i);
+        [*out] = join_rows_strip::<T, J, DONE, 1, D, H>(x, rows, taps, strips + i);
     }
 }
 
 #[inline(always)]
-fn join_rows_strip<T: Float, J: Join, const L: usize, const D: usize, const H: usize>(
+fn join_rows_strip<T: Float, J: Join, const DONE: bool, const L: usize, const D: usize, const H: usize>(
     x: &[T],
     rows: &Rows,
+    taps: &Taps<T>,
     at: usize,
 ) -> [T; L] {
     let [depths, heights] = if D == 0 { rows.counts } else { [D, H] };
@@ -226,6 +239,11 @@ fn join_rows_strip<T: Float, J: Join, const L: usize, const D: usize, const H: u
                     joined[i] = J::join(joined[i], next[i]);
                 }
             }
+        }
+    }
+    if DONE {
+        for i in 0..L {
+            joined[i] = J::finish(joined[i], taps);
         }
     }
     joined
@@ -272,50 +290,47 @@ fn join_strip<T: Float, J: Join, const L: usize>(window: &[T], c: usize, kernel:
 #[inline(always)]
 fn spread<T: Float, S: Store, const LEAKY: bool>(
     line: &[T],
-    readers: &[(usize, usize)],
+    (readers, most): (&[usize], usize),
     slope: T,
     y: &[T],
     out: &mut [T],
 ) {
-    let c = out.len() / readers.len();
-    for (w, (out, &(first, count))) in out.chunks_exact_mut(c).zip(readers).enumerate() {
-        let line = &line[first * c..][..count * c];
-        let y = if LEAKY { &y[w * c..][..c] } else { y };
-        match count {
-            1 => spread_column::<T, S, LEAKY, 1>(line, slope, y, out),
-            2 => spread_column::<T, S, LEAKY, 2>(line, slope, y, out),
-            _ => spread_column::<T, S, LEAKY, 0>(line, slope, y, out),
-        }
+    match most {
+        1 => spread_columns::<T, S, LEAKY, 1>(line, (readers, most), slope, y, out),
+        2 => spread_columns::<T, S, LEAKY, 2>(line, (readers, most), slope, y, out),
+        3 => spread_columns::<T, S, LEAKY, 3>(line, (readers, most), slope, y, out),
+        _ => spread_columns::<T, S, LEAKY, 0>(line, (readers, most), slope, y, out),
     }
 }
 
-/// One column with `COUNT` readers, or 0 for a number that is not compiled in.
+/// The same for columns with `COUNT` readers, or 0 for a number that is not compiled in.
 #[inline(always)]
-fn spread_column<T: Float, S: Store, const LEAKY: bool, const COUNT: usize>(
+fn spread_columns<T: Float, S: Store, const LEAKY: bool, const COUNT: usize>(
     line: &[T],
+    (readers, most): (&[usize], usize),
     slope: T,
     y: &[T],
     out: &mut [T],
 ) {
-    let c = out.len();
-    let count = if COUNT == 0 { line.len() / c } else { COUNT };
+    let count = if COUNT == 0 { most } else { COUNT };
+    let c = out.len() / (readers.len() / count);
     let strips = c / STRIP * STRIP;
-    for ch in (0..strips).step_by(STRIP) {
-        let y = if LEAKY { &y[ch..] } else { y };
-        spread_strip::<T, S, STRIP, LEAKY>(line, count, c, ch, slope, y, &mut out[ch..]);
-    }
-    for ch in strips..c {
-        let y = if LEAKY { &y[ch..] } else { y };
-        spread_strip::<T, S, 1, LEAKY>(line, count, c, ch, slope, y, &mut out[ch..]);
+    for (w, (out, readers)) in out.chunks_exact_mut(c).zip(readers.chunks_exact(count)).enumerate() {
+        for ch in (0..strips).step_by(STRIP) {
+            let y = if LEAKY { &y[w * c + ch..] } else { y };
+            spread_strip::<T, S, STRIP, LEAKY>(&line[ch..], readers, slope, y, &mut out[ch..]);
+        }
+        for ch in strips..c {
+            let y = if LEAKY { &y[w * c + ch..] } else { y };
+            spread_strip::<T, S, 1, LEAKY>(&line[ch..], readers, slope, y, &mut out[ch..]);
+        }
     }
 }
 
 #[inline(always)]
 fn spread_strip<T: Float, S: Store, const L: usize, const LEAKY: bool>(
     line: &[T],
-    count: usize,
-    c: usize,
-    ch: usize,
+    readers: &[usize],
     slope: T,
     y: &[T],
     out: &mut [T],
@@ -323,9 +338,9 @@ fn spread_strip<T: Float, S: Store, const L: usize, const LEAKY: bool>(
     if S::FETCHES {
         prefetch_next(out);
     }
-    let mut sum = if count == 0 { [T::ZERO; L] } else { strip::<T, L>(&line[ch..]) };
-    for reader in 1..count {
-        let next = strip::<T, L>(&line[reader * c + ch..]);
+    let mut sum = strip::<T, L>(&line[readers[0]..]);
+    for &reader in &readers[1..] {
+        let next = strip::<T, L>(&line[reader..]);
         for i in 0..L {
             sum[i] += next[i];
         }
