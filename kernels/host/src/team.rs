@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 /// How often a thread looks for work before it sleeps: some tens of microseconds, longer than the gap between two layers.
 const LOOKS: usize = 4000;
 
-/// The rank's own thread and its helpers. Work is cut into parts by sizes alone and each part is done once, by whichever
+/// The rank's own thread and its helpers. Sums are cut by sizes alone and each part of a job is done once, by whichever
 /// thread is free, so that results do not depend on the number of threads.
 pub struct Team {
     shared: Option<Arc<Shared>>,

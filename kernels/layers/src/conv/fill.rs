@@ -27,18 +27,31 @@ pub(super) struct Run<T> {
 /// The CPU has S; every position that the run describes lies inside its array.
 #[inline(always)]
 pub(super) unsafe fn rows<S: Simd>(run: &Run<S::T>) {
-    let (whole, tail) = (run.channels / S::LANES * S::LANES, run.channels % S::LANES);
     // SAFETY: by this function's contract.
     unsafe {
         for i in 0..run.len {
             let (from, to) = (run.from.add(i * run.from_step), run.to.add(i * run.to_step));
-            for c in (0..whole).step_by(S::LANES) {
-                prefetch(from.wrapping_add(ROWS_AHEAD * run.from_step + c));
-                S::store(to.add(c), S::load(from.add(c)));
-            }
-            if tail > 0 {
-                S::store_first(to.add(whole), S::load_first(from.add(whole), tail), tail);
-            }
+            copy_row::<S>(from, to, run.channels, ROWS_AHEAD * run.from_step);
+        }
+    }
+}
+
+/// Copies adjoining elements, and asks for those that are needed next, so many elements `ahead`.
+///
+/// # Safety
+/// The CPU has S; there are so many elements at both places.
+#[inline(always)]
+unsafe fn copy_row<S: Simd>(from: *const S::T, to: *mut S::T, len: usize, ahead: usize) {
+    let (whole, tail) = (len / S::LANES * S::LANES, len % S::LANES);
+    // SAFETY: by this function's contract.
+    unsafe {
+        for c in (0..whole).step_by(S::LANES) {
+            prefetch(from.wrapping_add(ahead + c));
+            S::store(to.add(c), S::load(from.add(c)));
+        }
+        if tail > 0 {
+            prefetch(from.wrapping_add(ahead + whole));
+            S::store_first(to.add(whole), S::load_first(from.add(whole), tail), tail);
         }
     }
 }
@@ -81,15 +94,7 @@ pub(super) unsafe fn panels<S: Simd>(matrix: &Matrix<S::T>) {
             let from = matrix.from.add(i * matrix.step);
             for panel in matrix.panels {
                 let (from, to) = (from.add(panel.first), matrix.to.add(panel.to + row * panel.to_step));
-                let (whole, tail) = (panel.columns / S::LANES * S::LANES, panel.columns % S::LANES);
-                for c in (0..whole).step_by(S::LANES) {
-                    prefetch(from.wrapping_add(PANELS_AHEAD * matrix.step + c));
-                    S::store(to.add(c), S::load(from.add(c)));
-                }
-                if tail > 0 {
-                    prefetch(from.wrapping_add(PANELS_AHEAD * matrix.step + whole));
-                    S::store_first(to.add(whole), S::load_first(from.add(whole), tail), tail);
-                }
+                copy_row::<S>(from, to, panel.columns, PANELS_AHEAD * matrix.step);
             }
         }
     }

@@ -195,10 +195,11 @@ unsafe fn run_part<T: Real, I: Iterator<Item = ChannelBlock>>(
             // SAFETY: by this function's contract.
             unsafe { copy_inputs(job, plan, buffers, tiles, reduction, slices.clone()) }
         }
-        for (i, block) in blocks().enumerate() {
+        let mut rest = blocks().enumerate().peekable();
+        while let Some((i, block)) = rest.next() {
             let first_sum = if stretches > 1 { i * sums_of_block } else { 0 };
-            let next = match blocks().nth(i + 1) {
-                Some(block) => Some((block, slices.start)),
+            let next = match rest.peek() {
+                Some(&(_, block)) => Some((block, slices.start)),
                 None if slices.end < all => blocks().next().map(|block| (block, slices.end)),
                 None => None,
             };
