@@ -1,6 +1,7 @@
 //! The backward pass of a rank: data gradients first, so that the next halo leaves early; the parameter gradients of a
 //! layer are computed while the halo of the layer below is on its way, and their reduction starts at once. Those of divided
-//! parameters come all together, while the first halo below the tail is on its way.
+//! parameters come all together, while the first halo below the tail is on its way. An input gradient that nobody reads but
+//! the first layer comes slab by slab, and its parameter gradients with it.
 
 use crate::clock::lap;
 use crate::error::TrainError;
@@ -40,18 +41,12 @@ impl<T: Float> Trainer<'_, T> {
             if shares_after == Some(i) {
                 self.finish_shares()?;
             }
-            let layer_start = Instant::now();
-            let dx = if !stage.needs_dx {
-                Block::default()
-            } else if stage.gradient_in_place {
-                if !stage.fused_backward {
-                    self.run_backward_in_place(i, &mut dy, &stage.own_y)?;
-                }
-                std::mem::take(&mut dy)
+            let dx = if stage.slabs.is_empty() {
+                self.input_gradient_of(i, stage, &mut dy, pending)?
             } else {
-                self.data_gradient(i, stage, &mut dy, pending)?
+                self.slab_gradients(i, stage, &mut dy, pending)?;
+                Block::default()
             };
-            lap(layer_start, &mut self.clock.layers[i].backward_data);
             let own_dy = std::mem::replace(&mut dy, dx);
             // A divided layer keeps what it needs.
             if self.layers[i].params().is_empty() || stage.divides && stage.needs_dx {
@@ -80,6 +75,29 @@ impl<T: Float> Trainer<'_, T> {
         Ok(())
     }
 
+    /// Gradient of layer `i`'s input; empty where nobody reads one, or it came in slabs.
+    fn input_gradient_of(
+        &mut self,
+        i: usize,
+        stage: &Stage,
+        dy: &mut Block<T>,
+        pending: Option<Pending>,
+    ) -> Result<Block<T>, TrainError> {
+        let start = Instant::now();
+        let dx = if !stage.needs_dx || stage.below_slabs {
+            Block::default()
+        } else if stage.gradient_in_place {
+            if !stage.fused_backward {
+                self.run_backward_in_place(i, dy, &stage.own_y)?;
+            }
+            std::mem::take(dy)
+        } else {
+            self.data_gradient(i, stage, dy, pending)?
+        };
+        lap(start, &mut self.clock.layers[i].backward_data);
+        Ok(dx)
+    }
+
     /// Gradient of layer `i`'s input, in the distribution and with the margins that the layer below wants.
     fn data_gradient(
         &mut self,
@@ -104,7 +122,13 @@ impl<T: Float> Trainer<'_, T> {
         Ok(below)
     }
 
-    fn run_backward(&mut self, i: usize, dy: &Block<T>, dx: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
+    pub(crate) fn run_backward(
+        &mut self,
+        i: usize,
+        dy: &Block<T>,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), TrainError> {
         let Self { layers, groups, team, seed, step, clock, tensors, moved_away, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
         let y = moved_away[i + 1].as_ref().unwrap_or(&tensors[i + 1]);
@@ -113,7 +137,12 @@ impl<T: Float> Trainer<'_, T> {
         Ok(())
     }
 
-    fn run_backward_in_place(&mut self, i: usize, dx: &mut Block<T>, part: &Region) -> Result<(), TrainError> {
+    pub(crate) fn run_backward_in_place(
+        &mut self,
+        i: usize,
+        dx: &mut Block<T>,
+        part: &Region,
+    ) -> Result<(), TrainError> {
         let Self { layers, groups, team, seed, step, clock, tensors, moved_away, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
         let y = moved_away[i + 1].as_ref().unwrap_or(&tensors[i + 1]);
@@ -143,11 +172,19 @@ impl<T: Float> Trainer<'_, T> {
 
     fn parameter_gradients(&mut self, i: usize, dy: &Block<T>) -> Result<(), TrainError> {
         let start = Instant::now();
-        let Self { layers, groups, team, seed, step, clock, tensors, stages, .. } = self;
+        if !self.stages[i].below_slabs {
+            let own = self.stages[i].own_y;
+            self.run_backward_params(i, dy, &own)?;
+        }
+        lap(start, &mut self.clock.layers[i].backward_params);
+        Ok(())
+    }
+
+    pub(crate) fn run_backward_params(&mut self, i: usize, dy: &Block<T>, part: &Region) -> Result<(), TrainError> {
+        let Self { layers, groups, team, seed, step, clock, tensors, .. } = self;
         let env = Self::env(groups, team, *seed, *step, i, true);
-        layers[i].backward_params(&env, &tensors[i], dy, &stages[i].own_y)?;
+        layers[i].backward_params(&env, &tensors[i], dy, part)?;
         clock.phases.add_halo(env.communication_s.get());
-        lap(start, &mut clock.layers[i].backward_params);
         Ok(())
     }
 }

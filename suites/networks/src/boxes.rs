@@ -19,6 +19,9 @@ const FLOPS: u64 = 500_000_000;
 /// Elements that a slab reads and writes, where these take longer.
 const ELEMENTS: u64 = 2 << 20;
 
+/// Elements of a slab that is read again while it is in the caches: no more than a core has to itself.
+const CACHED: usize = if cfg!(test) { 512 } else { 512 << 10 };
+
 /// Slabs that a pass with so many operations and elements is worth.
 pub(crate) fn pieces(flops: u64, elements: u64) -> u64 {
     (flops / FLOPS).max(elements / ELEMENTS).max(1)
@@ -47,6 +50,11 @@ impl Boxes {
         slabs.sort_by_key(|slab| !slab.sides.is_empty());
         Boxes(slabs)
     }
+}
+
+/// A box in slabs that stay in the caches, if their planes are not too large.
+pub(crate) fn cached_slabs(whole: Region) -> Vec<Region> {
+    slabs(whole, whole.len().div_ceil(CACHED) as u64)
 }
 
 /// A box cut into its samples, and these along D unless H is much longer, between pairs of neighbours from an even position

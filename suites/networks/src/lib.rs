@@ -21,6 +21,7 @@ mod init;
 mod lone;
 mod plan;
 mod pool;
+mod slabs;
 mod stage;
 mod steps;
 mod trainer;

@@ -2,9 +2,11 @@
 //!
 //! The executor moves data by these values and the Steps are printed from them: there is no second description.
 
+use crate::boxes;
 use crate::graph::Graph;
 use shardmark_layers::GradientHalo;
 use shardmark_partition::{Coords, Cover, Dim, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
+use std::ops::Range;
 
 /// How many times as many parameters as values of all samples a layer has whose parameters are divided.
 const WORTH_DIVIDING: usize = 4;
@@ -241,9 +243,28 @@ impl NetPlan {
         if self.gradient_in_place(i) { reads.hull(&self.dy_block(i - 1, at)) } else { reads }
     }
 
+    /// The lowest layer with an input gradient of its own, if nobody reads that gradient but the parameter gradients of the
+    /// network's first layer. It then never is whole: one slab after the other is computed, taken through the pointwise
+    /// layers between, and added up, and neither writes nor reads memory.
+    pub fn slab_layer(&self) -> Option<usize> {
+        let ops = |layers: Range<usize>| self.graph.nodes[layers].iter().map(|node| &node.op);
+        let i = (1..self.graph.nodes.len()).find(|&i| !self.gradient_in_place(i))?;
+        let ends = !self.layer(0).needs_dx && !self.graph.nodes[0].op.params().is_empty() && !self.divides(0);
+        let between = ops(1..i).all(|op| op.params().is_empty());
+        (ends && between && self.follows(i) && self.layer(i).grad_halo.is_some()).then_some(i)
+    }
+
+    /// The slabs of the input gradient of [`NetPlan::slab_layer`] on a rank, in order.
+    pub fn slabs(&self, i: usize, at: &Coords) -> Vec<Region> {
+        boxes::cached_slabs(self.layer(i).own_x(&self.grid, at))
+    }
+
     /// Region of the block that the gradient of layer `i`'s input is computed in: as the layer below wants it, unless it is
-    /// moved before or there is none.
+    /// moved before or there is none. Of slabs the largest.
     pub fn dx_block(&self, i: usize, at: &Coords) -> Region {
+        if self.slab_layer() == Some(i) {
+            return self.slabs(i, at).into_iter().max_by_key(Region::len).unwrap_or_default();
+        }
         let lp = self.layer(i);
         let own = lp.dx_block(&self.grid, at);
         if i == 0 || lp.grad_redistribute.is_some() { own } else { own.hull(&self.dy_block(i - 1, at)) }

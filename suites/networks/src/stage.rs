@@ -48,6 +48,10 @@ pub(crate) struct Stage {
     pub fused_backward: bool,
     /// Whether there is an input gradient.
     pub needs_dx: bool,
+    /// The input gradient, if it comes in slabs.
+    pub slabs: Vec<Region>,
+    /// Whether the output gradient is one that comes in slabs: the layer's own gradients come with it.
+    pub below_slabs: bool,
     /// What of the input's block lies outside the tensor and is read.
     pub x_border: Vec<Region>,
     /// What of the output gradient's block lies outside the tensor and is read.
@@ -80,6 +84,7 @@ impl Stage {
         let receives = |route: &Option<Route>| route.as_ref().is_some_and(|r| !r.recvs.is_empty());
         let op = &plan.graph.nodes[i].op;
         let (own_y, own_x) = (lp.own_y(grid, at), lp.own_x(grid, at));
+        let slab_layer = plan.slab_layer();
         // Layers with windows compute any sub-box, to the same bits.
         let divides = plan.divides(i);
         let cut = grid.size() > 1 && !divides && lp.windows != [Window::POINT; 3];
@@ -102,6 +107,8 @@ impl Stage {
             fused_forward: false,
             fused_backward: false,
             needs_dx: lp.needs_dx,
+            slabs: if slab_layer == Some(i) { plan.slabs(i, at) } else { Vec::new() },
+            below_slabs: slab_layer.is_some_and(|above| i < above),
             x_border: x_border(plan, i, &lp, at),
             dy_border: if grad_halo.is_some() { border(plan.gradient_block(i, at), lp.y) } else { Vec::new() },
             redistribute: lp.redistribute.as_ref().map(|t| (route(t), lp.x_block(grid, at))),

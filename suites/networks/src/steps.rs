@@ -259,11 +259,12 @@ impl<'a> Generator<'a> {
             return protos;
         }
         let received = lp.grad_halo.is_some_and(|t| t.recvs(grid, at).next().is_some());
+        let begins_without = received && self.plan.slab_layer() != Some(i);
         // The gradient arrives from the layer above by its scatter or redistribution.
         let waits = received || self.arrives_by_message(i);
         let (whole, interior) = if lp.scatter.is_some() {
             (lp.own_y(grid, at), lp.own_y(grid, at))
-        } else if received {
+        } else if begins_without {
             (lp.own_x(grid, at), lp.interior_x(grid, at))
         } else {
             (lp.own_x(grid, at), lp.own_x(grid, at))

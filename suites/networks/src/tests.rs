@@ -13,15 +13,18 @@ use shardmark_layers::norm::BatchNorm;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::pool::{Pool, PoolMode};
 use shardmark_partition::step::Work;
-use shardmark_partition::{AxisSet, Grid, Window};
+use shardmark_partition::{AxisSet, Grid, Region, Window};
 use shardmark_tensor::{Block, rng};
+
+fn node(name: &str, op: Op) -> Node {
+    Node { name: name.into(), op }
+}
 
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 0.01, momentum: 0.9, weight_decay: 0.0 };
 
 /// The published networks' layers with few channels, so that every grid of every rank count is affordable.
 fn narrow(variant: Variant, volume: [usize; 3], batch: usize, norm: Option<AxisSet>, tail: Option<&str>) -> Graph {
     let same = Window { kernel: 2, stride: 1, pad: 0, pad_after: 1 };
-    let node = |name: &str, op| Node { name: name.into(), op };
     let mut nodes = Vec::new();
     for (i, (c, k)) in (1..).zip([(3, 5), (5, 6), (6, 24)]) {
         let (conv, pool) = match variant {
@@ -193,6 +196,46 @@ fn spatial_splitting_may_last_until_the_flatten_layer() {
     assert_grids_agree(&narrow(Variant::Paper2020, [5, 20, 8], 2, None, None), &[2, 4, 8]);
 }
 
+/// Two convolutions with pointwise layers between them, of which not all are fused.
+fn two_convolutions(tail: Option<&str>) -> Graph {
+    let conv = |c, k, stride| Conv::cube(c, k, 3, stride, 1, true);
+    let nodes = vec![
+        node("conv1", Op::Conv(conv(3, 8, 2))),
+        node("drop", Op::Dropout(Dropout { keep: 0.8 })),
+        node("act", Op::LeakyRelu(LeakyRelu { slope: 0.1 })),
+        node("tanh", Op::Tanh(Tanh { scale: 1.2 })),
+        node("conv2", Op::Conv(conv(8, 4, 1))),
+        node("flatten", Op::Flatten(Flatten)),
+        node("fc", Op::Dense(Dense { c: 4 * 7 * 9 * 5, k: 4, bias: true, bias_init: 0.1 })),
+    ];
+    Graph::chain("two convolutions", [2, 13, 17, 10, 3], nodes, tail).expect("fits")
+}
+
+#[test]
+fn a_gradient_in_slabs_is_the_whole_one() {
+    // Where a layer's input is moved its gradient is whole.
+    let pooled = |tail| narrow(Variant::Paper2020, [16, 18, 13], 3, None, Some(tail));
+    for (graph, slabs, moved) in
+        [(pooled("pool3"), 2, pooled("pool1")), (two_convolutions(None), 4, two_convolutions(Some("conv2")))]
+    {
+        let plan = |graph: &Graph| NetPlan::new(graph.clone(), Grid::single());
+        let (in_slabs, whole) = (plan(&graph), plan(&moved));
+        assert_eq!([in_slabs.slab_layer(), whole.slab_layer()], [Some(slabs), None]);
+        let at = Grid::single().coords(0);
+        let list = in_slabs.slabs(slabs, &at);
+        assert!(list.len() > 4 && in_slabs.dx_block(slabs, &at).len() < whole.dx_block(slabs, &at).len() / 2);
+        assert_eq!(list.iter().map(Region::len).sum::<usize>(), in_slabs.layer(slabs).x.iter().product::<usize>());
+        let [got, expected] = [&graph, &moved].map(|graph| run_step(&solo(), graph, Grid::single()).expect("serial"));
+        assert_eq!(got.loss, expected.loss);
+        for ((name, got), (_, expected)) in got.grads.iter().zip(&expected.grads) {
+            let scale = expected.iter().fold(0f32, |m, v| m.max(v.abs()));
+            let error = got.iter().zip(expected).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+            assert!(scale > 0.0 && error <= 1e-6 * scale, "{} {name}: {error} of {scale}", graph.name);
+        }
+        assert_grids_agree(&graph, &[2, 3, 4, 8]);
+    }
+}
+
 #[test]
 fn the_same_grid_gives_the_same_bits() {
     let graph = narrow(Variant::Paper2020, [16; 3], 2, Some(AxisSet::ALL), None);
@@ -259,7 +302,6 @@ fn what_a_step_allocates_it_frees_but_for_parameters_and_input() {
 #[test]
 fn a_scattered_gradient_is_not_copied() {
     let cube = |kernel, stride, pad| [Window::new(kernel, stride, pad); 3];
-    let node = |name: &str, op| Node { name: name.into(), op };
     let nodes = vec![
         node("conv", Op::Conv(Conv::cube(1, 1, 3, 1, 1, false))),
         node("pool", Op::Pool(Pool { mode: PoolMode::Max, windows: cube(3, 1, 1) })),
@@ -295,7 +337,7 @@ fn memory_falls_with_the_number_of_ranks_and_ends_at_the_parameters() {
     let (one, four) = (peak("1x1x1x1"), peak("1x4x1x1"));
     assert!(four < one / 2, "{one} {four}");
     let params = graph.param_count() * 4 * 4;
-    assert!(one > params + 300 * (1 << 20), "{one}");
+    assert!(one > params + 250 * (1 << 20), "{one}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::groups::GroupMap;
 use crate::init::{InitScheme, initial_values};
 use crate::plan::NetPlan;
 use crate::pool::Pool;
+use crate::slabs::Sums;
 use crate::stage::{Stage, fuse};
 use crate::update::{Flight, Goal};
 use shardmark_comm::{Comm, CommExt, ReduceOp};
@@ -60,6 +61,7 @@ pub struct Trainer<'c, T: Float> {
     pub(crate) sums: VecDeque<Flight>,
     pub(crate) gathers: VecDeque<Flight>,
     pub(crate) pool: Pool<T>,
+    pub(crate) slab_sums: Sums<T>,
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) training: bool,
@@ -127,6 +129,7 @@ impl<'c, T: Float> Trainer<'c, T> {
             sums: VecDeque::new(),
             gathers: VecDeque::new(),
             pool: Pool::new(),
+            slab_sums: Sums::default(),
             seed,
             step: 0,
             training: true,
