@@ -38,6 +38,16 @@ pub(crate) fn strip<T: Float, const L: usize>(values: &[T]) -> [T; L] {
     strip
 }
 
+/// The first `L` elements, where a loop has no time to ask whether they exist.
+///
+/// # Safety
+/// They do.
+#[inline(always)]
+pub(crate) unsafe fn strip_at<T: Float, const L: usize>(values: *const T) -> [T; L] {
+    // SAFETY: by this function's contract; an array is as long and aligned as its elements.
+    unsafe { values.cast::<[T; L]>().read() }
+}
+
 /// Elements by which a sweep asks for its lines of cache ahead.
 const AHEAD: usize = 1024;
 

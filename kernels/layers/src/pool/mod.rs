@@ -10,6 +10,7 @@
 //! Average: `y[o] = 1/taps * sum_t x[o*s - p + t]`, `dx[i] = 1/taps * sum over the outputs o that read i of dy[o]`; the owner
 //! of an input gathers. Max: `dx[argmax(o)] += dy[o]`; the owner of an output scatters, since it has the inputs.
 
+mod gather;
 mod join;
 mod local;
 mod max;
@@ -75,23 +76,30 @@ pub struct PoolLayer<T> {
     spec: Pool,
     /// Slope of the leaky ReLU below that the gradient goes on through.
     slope: Option<T>,
-    scratch: local::Scratch<T>,
+    lines: local::Scratch<T>,
+    gather: gather::Scratch<T>,
     winners: max::Scratch<T>,
 }
 
 impl<T: Float> PoolLayer<T> {
     /// The layer of a spec.
     pub fn new(spec: Pool) -> Self {
-        PoolLayer { spec, slope: None, scratch: local::Scratch::default(), winners: max::Scratch::default() }
+        PoolLayer {
+            spec,
+            slope: None,
+            lines: local::Scratch::default(),
+            gather: gather::Scratch::default(),
+            winners: max::Scratch::default(),
+        }
     }
 }
 
 impl<T: Float> Layer<T> for PoolLayer<T> {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
-        let Self { spec, scratch, .. } = self;
+        let Self { spec, lines, .. } = self;
         match spec.mode {
-            PoolMode::Average => local::forward::<T, join::Mean>(env.team, spec, x, y, part, scratch),
-            PoolMode::Max => local::forward::<T, join::Max>(env.team, spec, x, y, part, scratch),
+            PoolMode::Average => local::forward::<T, join::Mean>(env.team, spec, x, y, part, lines),
+            PoolMode::Max => local::forward::<T, join::Max>(env.team, spec, x, y, part, lines),
         }
         Ok(())
     }
@@ -105,10 +113,10 @@ impl<T: Float> Layer<T> for PoolLayer<T> {
         dx: &mut Block<T>,
         part: &Region,
     ) -> Result<(), LayerError> {
-        let Self { spec, slope, scratch, winners } = self;
+        let Self { spec, slope, gather, winners, .. } = self;
         match spec.mode {
             PoolMode::Average => {
-                local::gather_average(env.team, spec, dy, slope.map(|slope| (slope, x)), dx, part, scratch);
+                gather::average(env.team, spec, dy, slope.map(|slope| (slope, x)), dx, part, gather);
             }
             PoolMode::Max => {
                 max::scatter(env.team, (spec, slope.unwrap_or(T::ONE)), x, dy, dx, part, winners);
