@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Parameter gradients that wait for the next halo to be posted.
 struct Deferred<T> {
     layer: usize,
-    /// Empty where the input gradient took its place, and the parameter gradients came with it.
+    /// Empty where the input gradient took its place or it came in slabs: the parameter gradients came with it.
     dy: Block<T>,
 }
 

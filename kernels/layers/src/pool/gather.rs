@@ -46,8 +46,7 @@ impl Readers {
             let place = move |o: i64| (if o < hi { o - outputs.lo } else { outputs.len() as i64 }) as usize * channels;
             (lo..lo + each as i64).map(place)
         }));
-        *self =
-            Readers { each, line: (outputs.len() + 1) * channels, channels, places: std::mem::take(&mut self.places) };
+        (self.each, self.line, self.channels) = (each, (outputs.len() + 1) * channels, channels);
         assert!(
             self.places.iter().all(|place| place + channels <= self.line),
             "an input's readers are among all readers"
