@@ -41,12 +41,7 @@ impl<T: Float> Trainer<'_, T> {
             if shares_after == Some(i) {
                 self.finish_shares()?;
             }
-            let dx = if stage.slabs.is_empty() {
-                self.input_gradient_of(i, stage, &mut dy, pending)?
-            } else {
-                self.slab_gradients(i, stage, &mut dy, pending)?;
-                Block::default()
-            };
+            let dx = self.input_gradient_of(i, stage, &mut dy, pending)?;
             let own_dy = std::mem::replace(&mut dy, dx);
             // A divided layer keeps what it needs.
             if self.layers[i].params().is_empty() || stage.divides && stage.needs_dx {
@@ -83,6 +78,10 @@ impl<T: Float> Trainer<'_, T> {
         dy: &mut Block<T>,
         pending: Option<Pending>,
     ) -> Result<Block<T>, TrainError> {
+        if !stage.slabs.is_empty() {
+            self.slab_gradients(i, stage, dy, pending)?;
+            return Ok(Block::default());
+        }
         let start = Instant::now();
         let dx = if !stage.needs_dx || stage.below_slabs {
             Block::default()

@@ -47,7 +47,8 @@ impl<T: Float> Trainer<'_, T> {
         dy: &mut Block<T>,
         pending: Option<Pending>,
     ) -> Result<(), TrainError> {
-        // The halo left before the parameter gradients of the layer above were computed, so nothing is left to be hidden.
+        // Waited for first, so that the order of the slabs, and with it their sums, does not depend on when it arrives. It
+        // left before the parameter gradients of the layers above were computed.
         if let Some(pending) = pending {
             let start = Instant::now();
             finish(self.comm, pending, dy, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
