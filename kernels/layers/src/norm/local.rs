@@ -41,7 +41,7 @@ fn normalise_strip<T: Float, S: Store, const L: usize>(
     let affine = Affine::<T, L>::of(channels, first);
     for at in walk.places(first) {
         let (x, y) = (&x[at..], &mut y[at..]);
-        prefetch_next_strip::<T, L>(x);
+        walk.ask::<T, L>(x);
         if S::FETCHES {
             prefetch_next_strip::<T, L>(y);
         }
@@ -107,8 +107,8 @@ fn gradient_strip<T: Float, S: Store, const L: usize>(
     for at in walk.places(first) {
         let (x, dx) = (&x[at..], &mut dx[at..]);
         let dy = if dy.is_empty() { &*dx } else { &dy[at..] };
-        prefetch_next_strip::<T, L>(x);
-        prefetch_next_strip::<T, L>(dy);
+        walk.ask::<T, L>(x);
+        walk.ask::<T, L>(dy);
         if S::FETCHES {
             prefetch_next_strip::<T, L>(dx);
         }

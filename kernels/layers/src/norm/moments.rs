@@ -5,7 +5,7 @@ use super::local::{Affine, Channels};
 use super::sweep::{BLOCK, ROWS, Walk, overwrite_period, period};
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
-use crate::simd::{in_strips, leaky, multiversion, prefetch_next_strip, strip};
+use crate::simd::{in_strips, leaky, multiversion, strip};
 use shardmark_host::{PerThread, SharedMut, Team};
 use shardmark_partition::Region;
 use shardmark_tensor::Block;
@@ -212,7 +212,7 @@ impl<T: Float> Terms<T> for Distances<'_, T> {
         let (mut sum, mut square_sum) = (strip::<T, L>(plain), strip::<T, L>(squares));
         for at in walk.places(first) {
             let x = &self.line[at..];
-            prefetch_next_strip::<T, L>(x);
+            walk.ask::<T, L>(x);
             let x = strip::<T, L>(x);
             for i in 0..L {
                 let distance = x[i] - shift[i];
@@ -287,8 +287,8 @@ impl<T: Float> Terms<T> for Gradients<'_, T> {
         let (mut sum, mut scaled_sum) = (strip::<T, L>(plain), strip::<T, L>(scaled));
         for at in walk.places(first) {
             let (x, dy) = (&self.x[at..], &self.dy[at..]);
-            prefetch_next_strip::<T, L>(x);
-            prefetch_next_strip::<T, L>(dy);
+            walk.ask::<T, L>(x);
+            walk.ask::<T, L>(dy);
             let x = strip::<T, L>(x);
             let dz = leaky(self.slope, affine.apply(x), strip::<T, L>(dy));
             for i in 0..L {

@@ -1,8 +1,8 @@
 //! Pooling on blocks. Windows are reduced one dimension at a time: depth and height over whole lines into a buffer, then
 //! width out of it, so that every inner loop runs over adjoining elements.
 
-use super::Pool;
 use super::join::{Join, Taps};
+use super::{Pool, apart};
 use crate::Float;
 use crate::lines::{Boxes, Lines, line_len, lines};
 use crate::simd::{STRIP, multiversion, prefetch_second, strip, strip_at};
@@ -27,9 +27,9 @@ pub(super) fn fit<T: Float>(lines: &mut Scratch<T>, team: &Team, len: usize) {
 
 /// Lines of a tensor that are joined into one: a box of depths and heights.
 pub(super) struct Rows {
-    first: usize,
-    counts: [usize; 2],
-    steps: [usize; 2],
+    pub first: usize,
+    pub counts: [usize; 2],
+    pub steps: [usize; 2],
     /// Heights from which on the line so many elements further is one that the next join is the first to read.
     fresh: usize,
     next: usize,
@@ -97,6 +97,9 @@ multiversion! {
         buffer: &mut [T],
         out: &mut [T],
     ) {
+        if apart::joins(rows, window, c) {
+            return apart::join_windows::<T, J>(x, rows, taps, c, out);
+        }
         join_rows::<T, J, false>(x, rows, taps, buffer);
         match window.kernel {
             1 => join_columns::<T, J, 1>(buffer, window, taps, c, out),
@@ -151,7 +154,7 @@ fn join_box<T: Float, J: Join, const DONE: bool, const D: usize, const H: usize>
 /// # Safety
 /// They lie inside `x`.
 #[inline(always)]
-unsafe fn join_rows_strip<T: Float, J: Join, const DONE: bool, const L: usize>(
+pub(super) unsafe fn join_rows_strip<T: Float, J: Join, const DONE: bool, const L: usize>(
     x: &[T],
     rows: &Rows,
     [depths, heights]: [usize; 2],

@@ -4,9 +4,9 @@
 //! the tile takes its share at once: the first of its readers overwrites it, so that nothing is filled beforehand, and others
 //! add. Contributions are added in the order of the outputs, wherever tiles end.
 
-use super::Pool;
 use super::join::beats;
 use super::local::{PLANES, TILE};
+use super::{Pool, apart};
 use crate::Float;
 use crate::lines::{Boxes, Lines, line, line_len};
 use crate::simd::{in_strips, leaky, multiversion, prefetch_next_strip, strip};
@@ -137,8 +137,16 @@ impl<T: Float> Tile<'_, T> {
         }
         let winners = &mut *self.scratch.lines.of(thread);
         let (outer, inner) = (clip(wd, depths, 1), clip(wh, heights, 2));
+        let apart = apart::scatters(self.pool);
         for (od, oh) in (outer.lo..outer.hi).flat_map(|od| (inner.lo..inner.hi).map(move |oh| (od, oh))) {
             let [reads_d, reads_h] = [wd.inputs(Span::new(od, od + 1)), wh.inputs(Span::new(oh, oh + 1))];
+            if apart {
+                let mut reads = (reads_d.lo..reads_d.hi).flat_map(|d| (reads_h.lo..reads_h.hi).map(move |h| (d, h)));
+                let lines = std::array::from_fn(|_| reads.next().map(|(d, h)| line(d, h)).unwrap_or_default());
+                let (x, dy) = self.line([n.lo, od, oh], [reads_d.lo, reads_h.lo]);
+                apart::give_windows::<T, S>(x, &self.scratch.taps, self.part.0[4].len(), self.slope, dy, lines);
+                continue;
+            }
             self.find([n.lo, od, oh], [reads_d.lo, reads_h.lo], winners);
             let [ds, hs] = [reads_d.intersect(depths), reads_h.intersect(heights)];
             for (d, h) in (ds.lo..ds.hi).flat_map(|d| (hs.lo..hs.hi).map(move |h| (d, h))) {
@@ -150,22 +158,20 @@ impl<T: Float> Tile<'_, T> {
         fence();
     }
 
-    /// Finds the winners of a line of outputs, whose windows begin at the depth and height `from`.
-    fn find(&self, [n, d, h]: [i64; 3], from: [i64; 2], winners: &mut Winners<T>) {
-        let window = &self.pool.windows[2];
+    /// The inputs from the first on that a line of outputs reads, whose windows begin at the depth and height `from`, and the
+    /// outputs' gradients.
+    fn line(&self, [n, d, h]: [i64; 3], from: [i64; 2]) -> (&[T], &[T]) {
         let outputs = self.part.0[3];
-        let at = [n, from[0], from[1], window.inputs(outputs).lo];
-        let (c, dy) =
-            (self.part.0[4].len(), line(self.dy.data(), &self.dy.layout(), [n, d, h, outputs.lo], line_len(self.part)));
-        find_winners(
-            &self.x.data()[self.x.layout().offset(at)..],
-            &self.scratch.taps,
-            window.stride * c,
-            c,
-            self.slope,
-            dy,
-            winners,
-        );
+        let at = [n, from[0], from[1], self.pool.windows[2].inputs(outputs).lo];
+        let dy = line(self.dy.data(), &self.dy.layout(), [n, d, h, outputs.lo], line_len(self.part));
+        (&self.x.data()[self.x.layout().offset(at)..], dy)
+    }
+
+    /// Finds the winners of such a line.
+    fn find(&self, output: [i64; 3], from: [i64; 2], winners: &mut Winners<T>) {
+        let c = self.part.0[4].len();
+        let (x, dy) = self.line(output, from);
+        find_winners(x, &self.scratch.taps, self.pool.windows[2].stride * c, c, self.slope, dy, winners);
     }
 
     /// Gives a line of inputs its share of a line of outputs that reads it as row `row` of the window.
@@ -192,28 +198,34 @@ multiversion! {
         for (w, ((numbers, gradients), dy)) in outputs.zip(dy.chunks_exact(c)).enumerate() {
             let x = &x[w * step..];
             in_strips!(c, |ch, L| {
-                find_strip::<T, L>(&x[ch..], taps, slope, &dy[ch..], &mut numbers[ch..], &mut gradients[ch..]);
+                let [winner, gradient] = find_strip::<T, L, true>(&x[ch..], taps, slope, &dy[ch..]);
+                numbers[ch..ch + L].copy_from_slice(&winner);
+                gradients[ch..ch + L].copy_from_slice(&gradient);
             });
         }
     }
 }
 
+/// Winners of a strip of windows, and the gradients that they get. `ASKS` asks for lines of cache ahead, which pays where they
+/// are read again.
 #[inline(always)]
-fn find_strip<T: Float, const L: usize>(
+pub(super) fn find_strip<T: Float, const L: usize, const ASKS: bool>(
     x: &[T],
     taps: &[usize],
     slope: T,
     dy: &[T],
-    numbers: &mut [T],
-    gradients: &mut [T],
-) {
-    prefetch_next_strip::<T, L>(dy);
+) -> [[T; L]; 2] {
+    if ASKS {
+        prefetch_next_strip::<T, L>(dy);
+    }
     let mut best = [T::NEG_INFINITY; L];
     let mut winner = [-T::ONE; L];
     let mut number = T::ZERO;
     for &tap in taps {
         let x = &x[tap..];
-        prefetch_next_strip::<T, L>(x);
+        if ASKS {
+            prefetch_next_strip::<T, L>(x);
+        }
         // Not in its own place: a conditional store would keep it in memory.
         let (value, mut next) = (strip::<T, L>(x), best);
         for i in 0..L {
@@ -224,8 +236,7 @@ fn find_strip<T: Float, const L: usize>(
         best = next;
         number += T::ONE;
     }
-    numbers[..L].copy_from_slice(&winner);
-    gradients[..L].copy_from_slice(&leaky(slope, best, strip::<T, L>(dy)));
+    [winner, leaky(slope, best, strip::<T, L>(dy))]
 }
 
 multiversion! {

@@ -10,6 +10,7 @@
 //! Average: `y[o] = 1/taps * sum_t x[o*s - p + t]`, `dx[i] = 1/taps * sum over the outputs o that read i of dy[o]`; the owner
 //! of an input gathers. Max: `dx[argmax(o)] += dy[o]`; the owner of an output scatters, since it has the inputs.
 
+mod apart;
 mod gather;
 mod join;
 mod local;

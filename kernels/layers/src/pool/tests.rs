@@ -15,6 +15,7 @@ fn windows() -> Vec<[Window; 3]> {
     let same = Window { kernel: 2, stride: 1, pad: 0, pad_after: 1 };
     vec![
         [Window::new(2, 2, 0); 3],
+        [Window::new(1, 1, 0), Window::new(2, 2, 0), Window::new(2, 2, 1)],
         [Window::new(3, 2, 1); 3],
         [Window::new(3, 1, 1); 3],
         [one_sided, same, Window { kernel: 3, stride: 1, pad: 2, pad_after: 0 }],
@@ -23,7 +24,8 @@ fn windows() -> Vec<[Window; 3]> {
 }
 
 /// Channels that fill strips of every width, and some besides.
-const SHAPES: [Shape; 5] = [[2, 5, 6, 7, 3], [1, 2, 4, 3, 17], [1, 4, 3, 9, 16], [2, 2, 2, 2, 33], [1, 2, 3, 4, 115]];
+const SHAPES: [Shape; 6] =
+    [[1, 4, 5, 6, 112], [2, 5, 6, 7, 3], [1, 2, 4, 3, 17], [1, 4, 3, 9, 16], [2, 2, 2, 2, 33], [1, 2, 3, 4, 115]];
 
 fn out_shape(pool: &Pool, x: Shape) -> Shape {
     let out = |i: usize| pool.windows[i - 1].out_extent(x[i]).unwrap();
