@@ -13,6 +13,9 @@ const PART: usize = 1 << 15;
 /// Most parts of a job, so that what is kept for each part stays small.
 const MOST_PARTS: usize = 256;
 
+/// Parts that suffice for the threads of a rank.
+const SOME_PARTS: usize = 16;
+
 /// `[n, d, h, w.lo]` for every line of `part`; none when it is empty.
 pub(crate) fn lines(part: &Region) -> impl Iterator<Item = [i64; 4]> + use<> {
     let [n, d, h, w, _] = part.0;
@@ -37,7 +40,13 @@ pub(crate) struct Boxes {
 impl Boxes {
     /// Boxes of lines that follow each other in memory.
     pub fn of(region: &Region) -> Self {
-        let target = PART.max(region.len().div_ceil(MOST_PARTS));
+        Self::of_at_least(region, 0)
+    }
+
+    /// The same for work that takes some time for each box: of about `least` elements or more, as long as that leaves some
+    /// boxes for every thread.
+    pub fn of_at_least(region: &Region, least: usize) -> Self {
+        let target = least.min(region.len() / SOME_PARTS).max(PART).max(region.len().div_ceil(MOST_PARTS));
         let [n, d, h, ..] = region.shape();
         let mut room = target / line_len(region).max(1);
         // Dimensions are filled from the innermost; the first that does not fit is cut into parts of like size.

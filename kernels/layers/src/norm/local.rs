@@ -1,6 +1,6 @@
 //! Normalisation and its gradient on the lines of blocks.
 
-use super::sweep::Walk;
+use super::sweep::{Sweep, Walk};
 use crate::Float;
 use crate::simd::{in_strips, leaky, multiversion, prefetch_next_strip, strip};
 use crate::store::Store;
@@ -22,8 +22,8 @@ pub(super) struct Channels<T> {
 
 multiversion! {
     /// `z = (x - mean) * scale + shift`, `y = z > 0 ? z : slope * z` on a line `[W, C]`; a slope of one leaves z.
-    pub(super) fn normalise<T: Float, S: Store>(channels: &Channels<T>, slope: T, x: &[T], y: &mut [T]) {
-        for walk in Walk::over(0..x.len(), channels.mean.len()) {
+    pub(super) fn normalise<T: Float, S: Store>(channels: &Channels<T>, slope: T, sweep: Sweep, x: &[T], y: &mut [T]) {
+        for walk in Walk::over(0..x.len(), sweep) {
             in_strips!(walk.width, |first, L| normalise_strip::<T, S, L>(channels, slope, walk, first, x, y));
         }
     }
@@ -81,12 +81,13 @@ multiversion! {
     pub(super) fn input_gradient<T: Float, S: Store>(
         channels: &Channels<T>,
         slope: T,
+        sweep: Sweep,
         x: &[T],
         dy: Option<&[T]>,
         dx: &mut [T],
     ) {
         let dy = dy.unwrap_or_default();
-        for walk in Walk::over(0..x.len(), channels.mean.len()) {
+        for walk in Walk::over(0..x.len(), sweep) {
             in_strips!(walk.width, |first, L| gradient_strip::<T, S, L>(channels, slope, walk, first, [x, dy], dx));
         }
     }

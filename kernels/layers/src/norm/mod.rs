@@ -23,7 +23,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use self::sweep::overwrite_period;
+use self::sweep::{Sweep, overwrite_period};
 use crate::store::{Cached, Stores, Streaming};
 use crate::{Collective, Env, Float, Init, Layer, LayerError, Param, ParamSpec, lines};
 use shardmark_comm::{CommExt, ReduceOp};
@@ -182,7 +182,7 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         } else {
             self.use_running_statistics();
         }
-        let Self { used, params: [weight, bias], channels, slope, .. } = self;
+        let Self { used, params: [weight, bias], channels, slope, spec, .. } = self;
         overwrite_period(&mut channels.mean, used.mean.iter().map(|&mean| T::from_f64(mean)));
         let scale = weight.value.iter().zip(&used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
         overwrite_period(&mut channels.scale, scale);
@@ -191,7 +191,8 @@ impl<T: Float> Layer<T> for NormLayer<T> {
             Stores::Cached => local::normalise::<T, Cached>,
             Stores::Streaming => local::normalise::<T, Streaming>,
         };
-        lines::map(env.team, x, y, part, |_, x, y| normalise(channels, *slope, x, y));
+        let sweep = Sweep::of::<T>(part, spec.channels);
+        lines::map(env.team, x, y, part, |_, x, y| normalise(channels, *slope, sweep, x, y));
         Ok(())
     }
 
@@ -210,9 +211,10 @@ impl<T: Float> Layer<T> for NormLayer<T> {
             Stores::Cached => local::input_gradient::<T, Cached>,
             Stores::Streaming => local::input_gradient::<T, Streaming>,
         };
+        let sweep = Sweep::of::<T>(part, self.spec.channels);
         lines::map(env.team, x, dx, part, |at, x, dx| {
             let dy = lines::line(dy.data(), &layout, at, len);
-            input_gradient(&self.channels, self.dy_slope, x, Some(dy), dx);
+            input_gradient(&self.channels, self.dy_slope, sweep, x, Some(dy), dx);
         });
         Ok(())
     }
@@ -226,8 +228,9 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         part: &Region,
     ) -> Result<(), LayerError> {
         self.prepare_gradient(env, x, dx, part)?;
+        let sweep = Sweep::of::<T>(part, self.spec.channels);
         lines::map(env.team, x, dx, part, |_, x, dx| {
-            local::input_gradient::<T, Cached>(&self.channels, self.dy_slope, x, None, dx);
+            local::input_gradient::<T, Cached>(&self.channels, self.dy_slope, sweep, x, None, dx);
         });
         Ok(())
     }

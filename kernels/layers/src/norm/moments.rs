@@ -2,7 +2,7 @@
 //! cache, in f64 over all.
 
 use super::local::{Affine, Channels};
-use super::sweep::{BLOCK, ROWS, Walk, overwrite_period, period};
+use super::sweep::{BLOCK, ROWS, Sweep, Walk, overwrite_period, period};
 use crate::Float;
 use crate::lines::{Boxes, line, line_len, lines};
 use crate::simd::{in_strips, leaky, multiversion, strip};
@@ -62,6 +62,7 @@ pub(super) fn moments<T: Float>(
 ) {
     let (layout, len, record) = (x.layout(), line_len(part), 1 + 2 * c);
     scratch.fit(team, c);
+    let sweep = Sweep::of::<T>(part, c);
     let Scratch { slots, threads } = scratch;
     for_each_slot(team, part, record, slots, |thread, part, slot| {
         let Sums { shift, sums, lanes } = &mut *threads.of(thread);
@@ -73,8 +74,8 @@ pub(super) fn moments<T: Float>(
                 }
                 overwrite_period(shift, slot[1..=c].iter().map(|&mean| T::from_f64(mean)));
             }
-            add_moments(x, shift, lanes, sums);
-            if sums[0] as usize * c >= SHIFTED {
+            add_moments(x, shift, sweep, lanes, sums);
+            if sums[0] >= slot[0].max((SHIFTED / c) as f64) {
                 move_to(slot, sums, shift);
             }
         }
@@ -94,7 +95,7 @@ fn for_each_slot(
     slots: &mut Vec<f64>,
     work: impl Fn(usize, Region, &mut [f64]) + Sync,
 ) {
-    let boxes = Boxes::of(part);
+    let boxes = Boxes::of_at_least(part, len * ROWS);
     slots.clear();
     slots.resize(boxes.count() * len, 0.0);
     let slots = SharedMut::new(slots);
@@ -160,14 +161,14 @@ trait Terms<T> {
 
 /// Adds both sums of each channel to those in f64, by panels; the line has `len` elements.
 #[inline(always)]
-fn add_terms<T: Float>(terms: impl Terms<T>, len: usize, period: usize, lanes: &mut Lanes<T>, sums: &mut [f64]) {
-    let [plain, others] = &mut lanes.0;
+fn add_terms<T: Float>(terms: impl Terms<T>, len: usize, sweep: Sweep, lanes: &mut Lanes<T>, sums: &mut [f64]) {
+    let ([plain, others], period) = (&mut lanes.0, sweep.period);
     let (sums, other_sums) = sums.split_at_mut(sums.len() / 2);
     for panel in (0..len).step_by(ROWS * period) {
         for first in (0..period).step_by(BLOCK) {
             plain.fill(T::ZERO);
             others.fill(T::ZERO);
-            for walk in Walk::over(panel..len.min(panel + ROWS * period), period) {
+            for walk in Walk::over(panel..len.min(panel + ROWS * period), sweep) {
                 in_strips!(walk.block(first), |at, L| {
                     terms.add::<L>(walk, first + at, &mut plain[at..], &mut others[at..]);
                 });
@@ -192,9 +193,9 @@ fn add_lanes<T: Float>(sums: &mut [f64], first: usize, mut lanes: &mut [T]) {
 
 multiversion! {
     /// Adds the distances of a line's values from `shift`, and their squares.
-    fn add_moments<T: Float>(line: &[T], shift: &[T], lanes: &mut Lanes<T>, sums: &mut [f64]) {
+    fn add_moments<T: Float>(line: &[T], shift: &[T], sweep: Sweep, lanes: &mut Lanes<T>, sums: &mut [f64]) {
         let c = sums.len() / 2;
-        add_terms(Distances { line, shift }, line.len(), shift.len(), lanes, &mut sums[1..]);
+        add_terms(Distances { line, shift }, line.len(), sweep, lanes, &mut sums[1..]);
         sums[0] += (line.len() / c) as f64;
     }
 }
@@ -237,12 +238,13 @@ pub(super) fn gradient_sums<T: Float>(
 ) {
     let (x_at, dy_at, len, c) = (x.layout(), dy.layout(), line_len(part), mean.len());
     scratch.fit(team, c);
+    let sweep = Sweep::of::<T>(part, c);
     let Scratch { slots, threads } = scratch;
     for_each_slot(team, part, 2 * c, slots, |thread, part, slot| {
         let lanes = &mut threads.of(thread).lanes;
         for at in lines(&part) {
             let (x, dy) = (line(x.data(), &x_at, at, len), line(dy.data(), &dy_at, at, len));
-            add_gradients(channels, slope, x, dy, lanes, slot);
+            add_gradients(channels, slope, sweep, x, dy, lanes, slot);
         }
     });
     sums.clear();
@@ -262,12 +264,13 @@ multiversion! {
     fn add_gradients<T: Float>(
         channels: &Channels<T>,
         slope: T,
+        sweep: Sweep,
         x: &[T],
         dy: &[T],
         lanes: &mut Lanes<T>,
         sums: &mut [f64],
     ) {
-        add_terms(Gradients { channels, slope, x, dy }, x.len(), channels.mean.len(), lanes, sums);
+        add_terms(Gradients { channels, slope, x, dy }, x.len(), sweep, lanes, sums);
     }
 }
 
