@@ -31,6 +31,8 @@ unsafe impl Send for Job {}
 struct State {
     /// The open job; helpers may join it.
     job: Option<Job>,
+    /// Whether a job is open or helpers are still inside it.
+    busy: bool,
     asleep: usize,
     stop: bool,
     panic: Option<Box<dyn Any + Send>>,
@@ -111,7 +113,7 @@ impl Team {
             return Ok(Team::solo());
         }
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { job: None, asleep: 0, stop: false, panic: None }),
+            state: Mutex::new(State { job: None, busy: false, asleep: 0, stop: false, panic: None }),
             wake: Condvar::new(),
             jobs: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
@@ -137,7 +139,8 @@ impl Team {
     /// [`Team::threads`] and is the same in no two calls that run at once.
     ///
     /// # Panics
-    /// When `work` does, after all other calls have returned.
+    /// When `work` does, after all other calls have returned. When a job is under way, be it this team's own caller's: parts
+    /// are counted for one job at a time.
     pub fn run(&self, parts: usize, work: impl Fn(usize, usize) + Sync) {
         let Some(shared) = self.shared.as_ref().filter(|_| parts > 1) else {
             (0..parts).for_each(|part| work(0, part));
@@ -151,6 +154,8 @@ impl Team {
         let job = Job { work, parts };
         {
             let mut state = shared.lock();
+            assert!(!state.busy, "a team runs one job at a time");
+            state.busy = true;
             shared.next.store(0, Ordering::Relaxed);
             state.job = Some(job);
             shared.jobs.fetch_add(1, Ordering::Release);
@@ -166,7 +171,11 @@ impl Team {
             looks += 1;
             if looks < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        let theirs = shared.lock().panic.take();
+        let theirs = {
+            let mut state = shared.lock();
+            state.busy = false;
+            state.panic.take()
+        };
         if let Some(panic) = own.err().or(theirs) {
             resume_unwind(panic);
         }
@@ -301,6 +310,22 @@ mod tests {
             team.run(50, |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
             assert_eq!(count.into_inner(), 50);
         }
+    }
+
+    #[test]
+    fn a_job_within_a_job_is_refused_and_the_team_works_on() {
+        let team = Team::new(2).expect("threads");
+        let nested = || {
+            team.run(8, |_, part| {
+                if part == 7 {
+                    team.run(4, |_, _| ())
+                }
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(nested)).is_err());
+        let count = AtomicUsize::new(0);
+        team.run(50, |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(count.into_inner(), 50);
     }
 
     #[test]

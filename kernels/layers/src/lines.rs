@@ -95,8 +95,12 @@ pub(crate) struct Lines<'a, T> {
 }
 
 impl<'a, T: Float> Lines<'a, T> {
-    /// Shares a block until the borrow ends.
-    pub fn new(block: &'a mut Block<T>) -> Self {
+    /// Shares the lines of `part` until the borrow ends.
+    ///
+    /// # Panics
+    /// If the part does not lie inside the block: its lines would overlap.
+    pub fn new(block: &'a mut Block<T>, part: &Region) -> Self {
+        assert!(block.region().contains(part), "{part} lies inside {}", block.region());
         Lines { layout: block.layout(), data: SharedMut::new(block.data_mut()) }
     }
 
@@ -127,7 +131,7 @@ pub(crate) fn update<T: Float>(
     part: &Region,
     kernel: impl Fn([i64; 4], &mut [T]) + Sync,
 ) {
-    let (boxes, len, y) = (Boxes::of(part), line_len(part), Lines::new(y));
+    let (boxes, len, y) = (Boxes::of(part), line_len(part), Lines::new(y, part));
     team.run(boxes.count(), |_, i| {
         for at in lines(&boxes.get(i)) {
             // SAFETY: each line is in one box, and each box is given out once.

@@ -1,6 +1,7 @@
 //! What holds for several layers alike: any team gives the same bits, and working in place changes none.
 
 use crate::activation::{LeakyRelu, Tanh};
+use crate::conv::Conv;
 use crate::dropout::Dropout;
 use crate::norm::BatchNorm;
 use crate::optim::{OptimSpec, Optimizer};
@@ -10,6 +11,7 @@ use crate::{Env, Op};
 use shardmark_host::Team;
 use shardmark_partition::{AxisSet, Dim, Region, Shape, Span, Window};
 use shardmark_tensor::Block;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Too large for one part of a job, with a batch and with channels beside whole vectors.
 const SHAPES: [Shape; 2] = [[1, 13, 22, 19, 17], [3, 9, 8, 21, 16]];
@@ -127,5 +129,36 @@ fn any_team_updates_to_the_same_bits() {
         };
         let one = update(1);
         assert!((2..=4).all(|threads| update(threads) == one), "{spec:?}");
+    }
+}
+
+#[test]
+fn a_part_that_blocks_do_not_hold_is_refused_before_anything_is_accessed() {
+    let shape = [1, 1, 24, 20, 16];
+    let (all, team) = (Region::full(shape), Team::new(2).unwrap());
+    let env = Env { team: &team, ..alone() };
+    let lower = all.with(Dim::H, Span::new(2, 24));
+    let wide = all.with(Dim::H, Span::new(-1, 25)).with(Dim::W, Span::new(-1, 21));
+    let windows = [Window::POINT, Window::new(3, 1, 1), Window::new(3, 1, 1)];
+    let pool = |mode| Op::Pool(Pool { mode, windows });
+    let conv = |kernel, pad| Op::Conv(Conv::image(16, 16, kernel, 1, pad, false));
+    for op in
+        [conv(1, 0), conv(3, 1), pool(PoolMode::Average), pool(PoolMode::Max), norm(shape), pointwise()[0].clone()]
+    {
+        // Forward and backward on blocks over these regions: none, the outputs' and the inputs' alone too small.
+        let runs = |inputs: Region, outputs: Region| {
+            let zeros = |region| Block::<f32>::zeros(region);
+            let mut layer = op.build::<f32>(shape);
+            let forward = || layer.forward(&env, &zeros(inputs), &mut zeros(outputs), &all).is_ok();
+            let forward = catch_unwind(AssertUnwindSafe(forward)).is_ok();
+            let mut layer = op.build::<f32>(shape);
+            let [x, mut y, dy] = [wide, wide, inputs].map(zeros);
+            layer.forward(&env, &x, &mut y, &all).unwrap();
+            let backward = || layer.backward_data(&env, &x, &y, &dy, &mut zeros(outputs), &all).is_ok();
+            [forward, catch_unwind(AssertUnwindSafe(backward)).is_ok()]
+        };
+        assert_eq!(runs(wide, wide), [true; 2], "{op:?}");
+        assert_eq!(runs(wide, lower), [false; 2], "{op:?}");
+        assert_eq!(runs(lower, wide), [false; 2], "{op:?}");
     }
 }

@@ -27,13 +27,17 @@ impl Layout {
     }
 
     /// Offset of the first channel at the global position `[n, d, h, w]`, which must lie inside the region.
+    ///
+    /// # Panics
+    /// If it lies before the region. Kernels rely on that: they ask for the first position, and check the last against the
+    /// length of the data, before they access what lies between without checks.
     #[inline(always)]
-    pub fn offset(&self, [n, d, h, w]: [i64; 4]) -> usize {
-        let (r, [sn, sd, sh, sw, _]) = (&self.region.0, self.strides);
-        (n - r[0].lo) as usize * sn
-            + (d - r[1].lo) as usize * sd
-            + (h - r[2].lo) as usize * sh
-            + (w - r[3].lo) as usize * sw
+    pub fn offset(&self, at: [i64; 4]) -> usize {
+        let [n, d, h, w] = std::array::from_fn(|i| at[i] - self.region.0[i].lo);
+        // The sign of any is the sign of all or-ed.
+        assert!(n | d | h | w >= 0, "{at:?} lies in {}", self.region);
+        let [sn, sd, sh, sw, _] = self.strides;
+        n as usize * sn + d as usize * sd + h as usize * sh + w as usize * sw
     }
 
     /// Strides `[N, D, H, W, C]` in elements.

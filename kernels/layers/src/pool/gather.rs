@@ -75,7 +75,7 @@ pub(super) fn average<T: Float>(
     let Scratch { lines: buffers, readers } = scratch;
     readers.find(&ww, part.0[3], part.0[4].len());
     local::fit(buffers, team, readers.line);
-    let (dx, buffers, readers, tiles) = (Lines::new(dx), &*buffers, &*readers, tiles(part, 1, len));
+    let (dx, buffers, readers, tiles) = (Lines::new(dx, part), &*buffers, &*readers, tiles(part, 1, len));
     let gather_line = match Stores::of::<T>(part) {
         Stores::Cached => gather_line::<T, Cached>,
         Stores::Streaming => gather_line::<T, Streaming>,

@@ -73,7 +73,7 @@ pub(super) fn forward<T: Float, J: Join>(
     let (layout, taps) = (x.layout(), Taps::new(pool));
     let tiles = tiles(part, wd.kernel.max(wd.stride) * wh.stride, columns.len() * c);
     fit(scratch, team, columns.len() * c);
-    let (y, buffers) = (Lines::new(y), &*scratch);
+    let (y, buffers) = (Lines::new(y, part), &*scratch);
     team.run(tiles.count(), |thread, i| {
         let buffer = &mut *buffers.of(thread);
         for at in lines(&tiles.get(i)) {

@@ -94,7 +94,7 @@ pub(super) fn scatter<T: Float>(
         _ => Tile::run::<Cached>,
     };
     let (tiles, tile) = (tiles(pool, &covered), Tile { pool, slope, x, dy, part, scratch });
-    let dx = Lines::new(dx);
+    let dx = Lines::new(dx, &covered);
     team.run(tiles.count(), |thread, i| run(&tile, thread, &tiles.get(i), dx));
 }
 
