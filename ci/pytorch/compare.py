@@ -48,6 +48,8 @@ def arguments():
     a = p.parse_args()
     a.pairs = 6 if a.quick else a.pairs
     a.threads = positives(p, "--threads", a.threads)
+    if not all(line.strip() for line in a.lines):
+        p.error("LINE: expected a problem such as `dense n=1 c=2 k=3`, got an empty one; write one, or none for the files'")
     return a
 
 
@@ -77,7 +79,7 @@ def passes(line):
 
 def formats(line):
     """PyTorch's memory formats that differ for a problem: those of images and volumes."""
-    image = " in=" in line and "x" in line.split(" in=")[1].split()[0]
+    image = "x" in line.partition(" in=")[2].partition(" ")[0]
     return FORMATS if image or line.startswith("cosmoflow") else FORMATS[:1]
 
 

@@ -70,8 +70,11 @@ fn scripts() -> Result<(), String> {
     }
     const PARSE: &str = "import ast, sys\nfor path in sys.argv[1:]: ast.parse(open(path).read(), path)";
     run(Command::new("python3").args(["-c", PARSE]).args(tree.paths().filter(|path| path.ends_with(".py"))))?;
-    let tests = ["-B", "-m", "unittest", "ci/scale/tests.py"];
-    run(Command::new("python3").args(tests).env("PYTHONPATH", "ci/measure:ci/scale"))
+    // In processes of their own: both folders have a `compare` and a `table`.
+    ["ci/scale", "ci/pytorch"].into_iter().try_for_each(|folder| {
+        let tests = ["-B", "-m", "unittest", &format!("{folder}/tests.py")];
+        run(Command::new("python3").args(tests).env("PYTHONPATH", format!("ci/measure:{folder}")))
+    })
 }
 
 fn build() -> Result<(), String> {

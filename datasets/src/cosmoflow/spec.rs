@@ -118,7 +118,8 @@ impl Ranges {
 impl DatasetSpec {
     /// Number of universes of all splits.
     pub fn total(&self) -> usize {
-        self.samples.train + self.samples.validation + self.samples.test
+        let Samples { train, validation, test } = self.samples;
+        train.saturating_add(validation).saturating_add(test)
     }
 
     /// Extents `[C, D, H, W]` of one universe.
@@ -166,7 +167,9 @@ impl DatasetSpec {
         rule(side.is_finite() && side > 0.0, "side_mpc_h", "a positive length", side.to_string())?;
         let redshifts_do = !self.redshifts.is_empty() && self.redshifts.iter().all(|&z| (0.0..=1000.0).contains(&z));
         rule(redshifts_do, "redshifts", "one or more, 0 to 1000", format!("{:?}", self.redshifts))?;
-        rule(self.total() > 0, "samples", "at least one universe", "none".to_owned())?;
+        // More files no folder holds.
+        let range = "1 to 10000000 universes in all";
+        rule((1..=10_000_000).contains(&self.total()), "samples", range, self.total().to_string())?;
         // The seed lies in TOML and HDF5 as a signed integer.
         rule(i64::try_from(self.seed).is_ok(), "seed", "less than 2^63", self.seed.to_string())?;
         // The fit of the transfer function needs dark matter beside the baryons; a flat universe has no more than 1.

@@ -242,9 +242,12 @@ fn impossible_specifications_are_refused() {
         spec.check().unwrap_err().to_string()
     };
     assert!(refused(&|s| s.cells = 2).starts_with("cells: expected 4 to 4096, got 2"));
+    assert!(refused(&|s| s.cells = 1_000_000).starts_with("cells: expected 4 to 4096, got 1000000"));
     assert!(refused(&|s| s.side_mpc_h = f64::NAN).starts_with("side_mpc_h"));
     assert!(refused(&|s| s.redshifts.clear()).starts_with("redshifts"));
-    assert!(refused(&|s| s.samples = Samples { train: 0, validation: 0, test: 0 }).starts_with("samples"));
+    let counts = |train, test| refused(&|s| s.samples = Samples { train, validation: 0, test });
+    assert!(counts(0, 0).starts_with("samples: expected 1 to 10000000 universes in all, got 0"));
+    assert!(counts(usize::MAX, 1).starts_with("samples: expected 1 to 10000000 universes in all, got"));
     assert!(refused(&|s| s.seed = u64::MAX).starts_with("seed"));
     assert!(refused(&|s| s.ranges.omega_m = [0.04, 0.3]).starts_with("ranges.omega_m"));
     assert!(refused(&|s| s.ranges.h = [0.9, 0.5]).starts_with("ranges.h"));

@@ -1,12 +1,13 @@
 //! The timing server of the layers, which `ci/peers` asks: see `shardmark_bench::server` for what it understands.
 
-use shardmark_bench::server::{Request, Session};
+use shardmark_bench::server::{self, Request, Session};
 use shardmark_bench::stream::Stream;
 use shardmark_bench::{Case, Problem, peak};
 use shardmark_host::{HugePages, Team};
 use shardmark_layers::conv::Isa;
 use std::error::Error;
 use std::io::{BufRead, Write};
+use std::process::ExitCode;
 use std::time::Instant;
 
 #[global_allocator]
@@ -16,8 +17,8 @@ static ALLOCATOR: HugePages = HugePages;
 const PEAK_SAMPLES: usize = 200;
 const STREAM_SAMPLES: usize = 3;
 
-fn main() -> std::io::Result<()> {
-    Session::new(std::io::stdin().lock(), std::io::stdout().lock()).run(serve)
+fn main() -> ExitCode {
+    server::main(serve)
 }
 
 fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -> Result<(), Box<dyn Error>> {

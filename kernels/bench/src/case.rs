@@ -1,12 +1,13 @@
 //! The data of a problem on one rank, and a pass over it.
 
+use crate::memory::{self, Regions};
 use crate::transposed::TransposedState;
-use crate::{Pass, Problem, Work};
+use crate::{Pass, Problem, ProblemError, Work};
 use shardmark_comm::Comm;
-use shardmark_host::Team;
+use shardmark_host::{Memory, Team};
 use shardmark_layers::optim::Optimizer;
 use shardmark_layers::{Env, GradientHalo, Groups, Layer, LayerError, Op};
-use shardmark_partition::{AxisSet, Region, SPATIAL, Shape};
+use shardmark_partition::{AxisSet, Region, Shape};
 use shardmark_tensor::{Block, rng};
 use std::cell::Cell;
 
@@ -26,8 +27,12 @@ impl Case {
     /// Allocates and fills everything, and runs the forward pass once: gradients may need what it left behind.
     ///
     /// # Errors
-    /// Those of the layer.
-    pub fn new(problem: &Problem, team: Team) -> Result<Self, LayerError> {
+    /// A problem that the memory of this host cannot hold, and those of the layer.
+    pub fn new(problem: &Problem, team: Team) -> Result<Self, ProblemError> {
+        let needed = memory::bytes(&problem.work);
+        Memory::here()
+            .holds(needed)
+            .map_err(|shortage| ProblemError::Memory { line: problem.to_string(), shortage })?;
         let state = match &problem.work {
             Work::Layer { op, x, y, first } => {
                 let mut layer = LayerState::new(op, *x, *y, *first);
@@ -87,12 +92,7 @@ struct LayerState {
 
 impl LayerState {
     fn new(op: &Op, x: Shape, y: Shape, first: bool) -> Self {
-        let (inputs, outputs) = (Region::full(x), Region::full(y));
-        let (mut around_x, mut around_y) = (inputs, outputs);
-        for (window, dim) in op.windows().iter().zip(SPATIAL) {
-            around_x = around_x.with(dim, inputs.span(dim).hull(window.inputs(outputs.span(dim))));
-            around_y = around_y.with(dim, outputs.span(dim).hull(window.outputs(inputs.span(dim))));
-        }
+        let Regions { inputs, outputs, around_x, around_y } = Regions::of(&op.windows(), x, y);
         let mut layer = op.build(x);
         for (stream, spec) in (2..).zip(op.params()) {
             let i = stream as usize - 2;

@@ -9,6 +9,7 @@
 //! `tails` (sizes that fill no vector, tile or cache block).
 
 mod case;
+mod memory;
 mod pass;
 pub mod peak;
 mod problem;

@@ -1,6 +1,7 @@
 //! One layer, or one optimizer, as a line of text.
 
 use crate::{Amount, Pass};
+use shardmark_host::Shortage;
 use shardmark_layers::conv::ConvTranspose;
 use shardmark_layers::optim::OptimSpec;
 use shardmark_layers::{GradientHalo, Op};
@@ -28,6 +29,17 @@ pub enum ProblemError {
     /// The layer does not fit its input.
     #[error(transparent)]
     Spec(#[from] shardmark_layers::SpecError),
+    /// The problem needs more memory than there is.
+    #[error("memory of `{line}`: {shortage}; lower its sizes")]
+    Memory {
+        /// The line.
+        line: String,
+        /// How much it needs.
+        shortage: Shortage,
+    },
+    /// The layer could not run.
+    #[error(transparent)]
+    Layer(#[from] shardmark_layers::LayerError),
 }
 
 /// A problem: what is computed, on what sizes, and the line that says so.

@@ -11,13 +11,17 @@
 //! stream threads=2                                   25.3         (GB/s)
 //! ```
 //!
-//! or `error: ..`, after which the server goes on. It ends with its input.
+//! or `error: ..`, after which the server goes on. It ends with its input, or when nobody takes its answers.
 
 use crate::Amount;
 use shardmark_layers::conv::Isa;
 use std::error::Error;
 use std::fmt::Display;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, StdinLock, StdoutLock, Write};
+use std::process::ExitCode;
+
+/// Most seconds of runs before the one that counts: whoever asks waits for them.
+const MOST_AFTER: f64 = 60.0;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +50,8 @@ pub enum Request {
 /// A request that is none.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error(
-    "request: expected `PROBLEM | PASS | threads=N`, `peak threads=N`, `stream threads=N` or `run [after=S]`, got `{0}`{1}"
+    "request: expected `PROBLEM | PASS | threads=N`, `peak threads=N`, `stream threads=N` or `run [after=S]` with S from 0 \
+     to {MOST_AFTER}, got `{0}`{1}"
 )]
 pub struct RequestError(String, &'static str);
 
@@ -75,11 +80,25 @@ impl std::str::FromStr for Request {
 
 /// Seconds of runs that come before the one that a `run` asks for; `None` where it is no `run`.
 fn warm_up(line: &str) -> Option<f64> {
-    let rest = line.strip_prefix("run")?;
-    match rest.trim_start().strip_prefix("after=") {
-        Some(seconds) => seconds.parse().ok().filter(|s: &f64| s.is_finite()),
-        None => rest.is_empty().then_some(0.0),
+    if line == "run" {
+        return Some(0.0);
     }
+    line.strip_prefix("run after=")?.parse().ok().filter(|seconds| (0.0..=MOST_AFTER).contains(seconds))
+}
+
+/// A whole server: answers on standard output to what standard input asks.
+pub fn main(
+    serve: impl Fn(&Request, &mut Session<StdinLock<'static>, StdoutLock<'static>>) -> Result<(), Box<dyn Error>>,
+) -> ExitCode {
+    let Err(error) = Session::new(io::stdin().lock(), io::stdout().lock()).run(serve) else {
+        return ExitCode::SUCCESS;
+    };
+    // Whoever closed the output may have closed this one too: then there is nobody to tell.
+    let _ = writeln!(
+        io::stderr(),
+        "server: expected requests on standard input and room for answers on standard output, got '{error}'; start it anew"
+    );
+    ExitCode::FAILURE
 }
 
 /// A conversation.
@@ -174,8 +193,9 @@ impl<R: BufRead, W: Write> Session<R, W> {
         if let Some(line) = self.next.take() {
             return Ok(Some(line));
         }
-        let mut line = String::new();
-        let read = self.input.read_line(&mut line)?;
-        Ok((read > 0).then(|| line.trim().to_string()))
+        let mut line = Vec::new();
+        let read = self.input.read_until(b'\n', &mut line)?;
+        // What is no text does not end the server: no request holds the mark that stands for it, so it is refused.
+        Ok((read > 0).then(|| String::from_utf8_lossy(&line).trim().to_string()))
     }
 }

@@ -64,6 +64,28 @@ fn errors_name_the_key_and_the_line() {
 }
 
 #[test]
+fn what_no_memory_holds_is_refused_before_it_is_allocated() {
+    let padded = "pool_max2d n=1 c=1 in=4x4 kernel=2 stride=999999999 pad=999999999".parse::<Problem>();
+    let error = padded.expect_err("no window holds an input").to_string();
+    assert!(error.starts_with("pad of `pool_max2d") && error.contains("padded by less than its kernel"), "{error}");
+    for line in [
+        "conv3d n=1 c=16 k=32 in=600000x600x600 kernel=3 stride=1 pad=1",
+        "conv2d n=1 c=1 k=1 in=4x4 kernel=2 stride=999999999 pad=999999999",
+        "conv_transpose2d n=1 c=1 k=1 in=1000000x1000000 kernel=1000000 stride=1 pad=999999",
+        "pool_max2d n=1 c=1 in=4x4 kernel=999999999x999 stride=1 pad=499999999x499",
+        "pool_max2d n=1 c=1 in=4x4 kernel=2 stride=1 pad=0:999999999",
+        "pool_avg2d n=1 c=1 in=1x9999999 kernel=1x9999999 stride=1 pad=0x4999999",
+        "dense n=1 c=999999 k=9999999",
+        "batch_norm n=99999 c=99999 in=999",
+    ] {
+        let case = line.parse().and_then(|problem| Case::new(&problem, Team::solo()));
+        let error = case.err().expect(line).to_string();
+        let beyond = error.starts_with(&format!("memory of `{line}`: expected at most "));
+        assert!(beyond || error.contains("padded by less"), "{error}");
+    }
+}
+
+#[test]
 fn passes_are_those_that_the_problem_has() {
     let names = |line: &str| problem(line).passes().iter().map(|p| p.name()).collect::<Vec<_>>();
     let conv = "conv2d n=1 c=3 k=4 in=9x9 kernel=3 stride=1 pad=1";
@@ -156,7 +178,18 @@ fn requests_parse_or_explain_themselves() {
     for early in ["run", "run after=0.02"] {
         assert!(early.parse::<Request>().is_err_and(|e| e.to_string().contains("prepare a case")));
     }
-    for wrong in ["run after=", "run after=soon", "run twice"] {
+    for wrong in [
+        "run after=",
+        "run after=soon",
+        "run after=-1",
+        "run after=1e300",
+        "run after=60.1",
+        "run after=nan",
+        "run after=inf",
+        "runafter=0.001",
+        "run  after=1",
+        "run twice",
+    ] {
         assert!(wrong.parse::<Request>().is_err_and(|e| e.to_string().contains("correct the request")));
     }
 }
@@ -180,4 +213,27 @@ fn a_case_is_served_until_another_request_comes() {
     let answers: Vec<&str> = answers.lines().collect();
     assert!(answers[0].starts_with("error: request"), "{}", answers[0]);
     assert_eq!(answers[1..], ["ready bytes=48", "0.25", "error: tired", "0.75", "1.5"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_and_the_server_goes_on() {
+    let mut answers = Vec::new();
+    let session = Session::new(&b"\xff\xfe | update | threads=1\n\xff\npeak threads=3\n"[..], &mut answers);
+    let served = session.run(|request, session| match request {
+        Request::Case { problem, .. } => Err(problem.parse::<Problem>().expect_err("no problem").into()),
+        _ => Ok(session.answer(&"served")?),
+    });
+    served.expect("memory is read and written");
+    let answers = String::from_utf8(answers).expect("text");
+    let answers: Vec<&str> = answers.lines().collect();
+    assert!(answers[0].starts_with("error: layer of `\u{fffd}"), "{answers:?}");
+    assert!(answers[1].starts_with("error: request: expected"), "{answers:?}");
+    assert_eq!(answers[2..], ["served"]);
+}
+
+#[test]
+fn an_output_without_room_ends_the_server() {
+    let mut room = [0; 20];
+    let session = Session::new(&b"walk\nwalk\n"[..], &mut room[..]);
+    assert!(session.run(|_, _| Ok(())).is_err());
 }

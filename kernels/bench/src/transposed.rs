@@ -2,9 +2,10 @@
 
 use crate::Pass;
 use crate::case::random;
+use crate::memory::Regions;
 use shardmark_host::Team;
 use shardmark_layers::conv::{ConvTranspose, Isa, TransposedLocal};
-use shardmark_partition::{Region, SPATIAL, Shape};
+use shardmark_partition::{Region, Shape};
 use shardmark_tensor::Block;
 
 /// One rank that owns the whole problem.
@@ -23,13 +24,7 @@ pub(crate) struct TransposedState {
 
 impl TransposedState {
     pub fn new(spec: &ConvTranspose, x: Shape, y: Shape, first: bool) -> Self {
-        let (inputs, outputs) = (Region::full(x), Region::full(y));
-        let (mut around_x, mut around_y) = (inputs, outputs);
-        // The windows are the adjoint's, which reads y and writes x.
-        for (window, dim) in spec.windows.iter().zip(SPATIAL) {
-            around_x = around_x.with(dim, inputs.span(dim).hull(window.outputs(outputs.span(dim))));
-            around_y = around_y.with(dim, outputs.span(dim).hull(window.inputs(inputs.span(dim))));
-        }
+        let Regions { inputs, outputs, around_x, around_y } = Regions::transposed(&spec.windows, x, y);
         let weights = spec.c * spec.k * spec.adjoint().taps();
         TransposedState {
             local: TransposedLocal::new(spec, x, Isa::selected()),

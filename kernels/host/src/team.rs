@@ -10,6 +10,28 @@ use std::thread::JoinHandle;
 /// How often a thread looks for work before it sleeps: some tens of microseconds, longer than the gap between two layers.
 const LOOKS: usize = 4000;
 
+/// Threads of a team. No machine gains from more, and with tens of thousands a process runs out of mappings, where the
+/// runtime panics in the new thread instead of refusing it.
+pub const MOST_THREADS: usize = 1024;
+
+/// Why there is no team.
+#[derive(Debug, thiserror::Error)]
+pub enum TeamError {
+    /// More threads than [`MOST_THREADS`].
+    #[error("threads: expected at most {MOST_THREADS}, got {0}; ask for fewer")]
+    TooMany(usize),
+    /// The system refuses a thread.
+    #[error("threads: expected {threads}, got {got} ({error}); ask for fewer or raise ulimit -u")]
+    Refused {
+        /// Threads that were asked for.
+        threads: usize,
+        /// Threads that there are.
+        got: usize,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}
+
 /// The rank's own thread and its helpers. Sums are cut by sizes alone and each part of a job is done once, by whichever
 /// thread is free, so that results do not depend on the number of threads.
 pub struct Team {
@@ -107,8 +129,11 @@ impl Team {
     /// A team of `threads`, the caller among them.
     ///
     /// # Errors
-    /// When the system refuses a thread.
-    pub fn new(threads: usize) -> std::io::Result<Team> {
+    /// When they are too many, which is told before any is started, or the system refuses one.
+    pub fn new(threads: usize) -> Result<Team, TeamError> {
+        if threads > MOST_THREADS {
+            return Err(TeamError::TooMany(threads));
+        }
         if threads <= 1 {
             return Ok(Team::solo());
         }
@@ -125,7 +150,8 @@ impl Team {
         for thread in 1..threads {
             let shared = shared.clone();
             let builder = std::thread::Builder::new().name(name.clone());
-            team.helpers.push(builder.spawn(move || shared.help(thread))?);
+            let refused = |error| TeamError::Refused { threads, got: thread, error };
+            team.helpers.push(builder.spawn(move || shared.help(thread)).map_err(refused)?);
         }
         Ok(team)
     }
@@ -288,6 +314,14 @@ mod tests {
                 });
                 assert_eq!(done, vec![1; parts], "{threads} threads");
             }
+        }
+    }
+
+    #[test]
+    fn a_team_has_a_limit() {
+        for threads in [MOST_THREADS + 1, 1_000_000, usize::MAX] {
+            let error = Team::new(threads).err().expect("too many").to_string();
+            assert_eq!(error, format!("threads: expected at most {MOST_THREADS}, got {threads}; ask for fewer"));
         }
     }
 

@@ -17,4 +17,4 @@ mod line;
 mod tests;
 
 pub use fields::{Fields, LineError};
-pub use line::{Kind, LayerLine, MOST_ELEMENTS, too_many};
+pub use line::{Kind, LayerLine, MOST_ELEMENTS, elements, too_many};

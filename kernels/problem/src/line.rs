@@ -58,10 +58,14 @@ impl Kind {
 /// Elements of a tensor: its bytes, several times over, then fit into every integer that counts them.
 pub const MOST_ELEMENTS: u128 = 1 << 46;
 
+/// The elements of a tensor with these extents.
+pub fn elements(extents: Shape) -> u128 {
+    extents.iter().fold(1, |product: u128, &extent| product.saturating_mul(extent as u128))
+}
+
 /// The elements of a tensor with these extents, if they are more than [`MOST_ELEMENTS`].
 pub fn too_many(extents: Shape) -> Option<u128> {
-    let elements = extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
-    (elements > MOST_ELEMENTS).then_some(elements)
+    Some(elements(extents)).filter(|&elements| elements > MOST_ELEMENTS)
 }
 
 /// A layer on a whole input.
@@ -107,6 +111,35 @@ impl LayerLine {
         }
         y
     }
+
+    fn weights(&self) -> Shape {
+        let [d, h, w] = self.windows.map(|window| window.kernel);
+        [self.x[4], self.k, d, h, w]
+    }
+
+    /// The key that makes a tensor of the layer too large: the last one whose least value alone would mend it, else the
+    /// one that would leave the fewest elements. The input's extents multiply with all others and come last.
+    fn blamed(&self, tensor: fn(&LayerLine) -> Shape) -> &'static str {
+        let left = |key: &&&str| (elements(tensor(&self.with_least(key))).max(MOST_ELEMENTS), **key == "in");
+        self.kind.keys().iter().rev().min_by_key(left).copied().unwrap_or_default()
+    }
+
+    /// The layer with the least value of a key.
+    fn with_least(mut self, key: &str) -> LayerLine {
+        match key {
+            "n" => self.x[0] = 1,
+            "c" => self.x[4] = 1,
+            "k" => self.k = 1,
+            "in" => self.x[1..4].fill(1),
+            "kernel" => self.windows.iter_mut().for_each(|window| window.kernel = 1),
+            "stride" => self.windows.iter_mut().for_each(|window| window.stride = 1),
+            "pad" => self.windows.iter_mut().for_each(|window| [window.pad, window.pad_after] = [0, 0]),
+            _ => {}
+        }
+        // Without a key of their own, the output's channels are the input's.
+        self.k = if self.kind.has("k") { self.k } else { self.x[4] };
+        self
+    }
 }
 
 impl FromStr for LayerLine {
@@ -129,10 +162,14 @@ impl FromStr for LayerLine {
         if kind == Kind::ConvTranspose && layer.output().contains(&0) {
             return Err(fields.error("pad", "a padding that leaves an output", fields.text("pad")));
         }
-        let weights = [layer.x[4], k, windows[0].kernel, windows[1].kernel, windows[2].kernel];
-        for (key, extents) in [("in", layer.x), ("n", layer.output()), ("c", weights)] {
-            if let Some(elements) = too_many(extents) {
-                return Err(fields.error(key, "tensors of at most 2^46 elements", &elements.to_string()));
+        // A window that lies in the padding has no maximum.
+        if kind == Kind::PoolMax && windows.iter().any(|w| w.pad.max(w.pad_after) >= w.kernel) {
+            return Err(fields.error("pad", "a max pool padded by less than its kernel", fields.text("pad")));
+        }
+        for tensor in [|layer: &LayerLine| layer.x, LayerLine::output, LayerLine::weights] {
+            if let Some(elements) = too_many(tensor(&layer)) {
+                let (key, got) = (layer.blamed(tensor), elements.to_string());
+                return Err(fields.error(key, "tensors of at most 2^46 elements", &got));
             }
         }
         Ok(layer)

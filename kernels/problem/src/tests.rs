@@ -51,3 +51,22 @@ fn errors_name_the_key_and_the_line() {
     assert!(error("batch_norm n=1 c=3 in=9x9 kernel=3").contains("each of n c in once"));
     assert!(error("conv2d c=3 k=4 in=9x9 kernel=3 stride=1 pad=1").starts_with("n of `conv2d"));
 }
+
+#[test]
+fn what_is_too_large_is_blamed_on_the_key_that_makes_it_so() {
+    for (key, line) in [
+        ("pad", "conv2d n=1 c=3 k=4 in=9x9 kernel=3 stride=1 pad=999999999"),
+        ("pad", "pool_avg3d n=2 c=3 in=9x9x9 kernel=3 stride=1 pad=0:9999999"),
+        ("k", "conv2d n=1 c=3 k=999999999 in=999x999 kernel=1 stride=1 pad=0"),
+        ("stride", "conv_transpose2d n=1 c=3 k=4 in=9x9 kernel=3 stride=99999999 pad=0"),
+        ("kernel", "conv_transpose2d n=1 c=3 k=4 in=9x9 kernel=99999999 stride=2 pad=0"),
+        ("in", "batch_norm n=2 c=3 in=999999999x999999999"),
+        ("n", "leaky_relu n=999999999 c=3 in=99999"),
+        ("c", "leaky_relu n=2 c=999999999 in=999999"),
+        ("k", "dense n=2 c=9999999 k=99999999"),
+    ] {
+        let error = line.parse::<LayerLine>().expect_err(line).to_string();
+        let start = format!("{key} of `{line}`: expected tensors of at most 2^46 elements, got ");
+        assert!(error.starts_with(&start), "{error}");
+    }
+}

@@ -3,18 +3,19 @@
 //! batch norm; the step is forward, loss, backward and update by SGD.
 
 use shardmark_bench::Amount;
-use shardmark_bench::server::{Request, Session};
+use shardmark_bench::server::{self, Request, Session};
 use shardmark_comm::solo;
-use shardmark_host::{HugePages, Team};
+use shardmark_host::{HugePages, Memory, Team};
 use shardmark_layers::Op;
 use shardmark_layers::loss::Loss;
 use shardmark_layers::optim::OptimSpec;
-use shardmark_networks::{Cosmoflow, Graph, InitScheme, NetPlan, Trainer, Variant};
+use shardmark_networks::{Cosmoflow, Graph, InitScheme, NetPlan, StepOptions, Trainer, Variant};
 use shardmark_partition::{AxisSet, Grid};
-use shardmark_problem::{Fields, LineError};
+use shardmark_problem::{Fields, LineError, too_many};
 use shardmark_tensor::{Block, rng};
 use std::error::Error;
 use std::io::{BufRead, Write};
+use std::process::ExitCode;
 use std::time::Instant;
 
 #[global_allocator]
@@ -24,8 +25,8 @@ static ALLOCATOR: HugePages = HugePages;
 const CHANNELS: usize = 4;
 const SGD: OptimSpec = OptimSpec::Sgd { lr: 1e-3, momentum: 0.0, weight_decay: 0.0 };
 
-fn main() -> std::io::Result<()> {
-    Session::new(std::io::stdin().lock(), std::io::stdout().lock()).run(serve)
+fn main() -> ExitCode {
+    server::main(serve)
 }
 
 fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -> Result<(), Box<dyn Error>> {
@@ -35,10 +36,9 @@ fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -
     if pass != "step" {
         return Err(format!("pass of `{problem}`: expected step, got {pass}; name that").into());
     }
-    let graph = network(problem)?.graph()?;
-    let flops = Amount::Flops(flops(&graph));
+    let plan = plan(problem)?;
+    let flops = Amount::Flops(flops(&plan.graph));
     let (comm, team) = (solo(), Team::new(*threads)?);
-    let plan = NetPlan::new(graph, Grid::new([1; 5]));
     let mut trainer = Trainer::<f32>::new(&comm, &team, plan, Loss::Mse, SGD, InitScheme::He, 1)?;
     let target = Block::zeros(trainer.target_region());
     let mut run = || {
@@ -55,6 +55,17 @@ fn serve<R: BufRead, W: Write>(request: &Request, session: &mut Session<R, W>) -
     Ok(())
 }
 
+/// The network of a line on one rank, if the memory of this host can hold its step.
+fn plan(line: &str) -> Result<NetPlan, Box<dyn Error>> {
+    let plan = NetPlan::new(network(line)?.graph()?, Grid::new([1; 5]));
+    let state = SGD.state_names().len() as u64;
+    let needed = plan.peak_bytes(0, StepOptions { optimizer_state: state, ..StepOptions::default() });
+    match Memory::here().holds(needed) {
+        Ok(()) => Ok(plan),
+        Err(shortage) => Err(format!("memory of `{line}`: {shortage}; lower batch or width").into()),
+    }
+}
+
 fn network(line: &str) -> Result<Cosmoflow, LineError> {
     let fields = Fields::split(line, &["width", "batch", "norm"])?;
     if line.split_whitespace().next() != Some("cosmoflow") {
@@ -65,10 +76,14 @@ fn network(line: &str) -> Result<Cosmoflow, LineError> {
         "global" => Some(AxisSet::ALL),
         other => return Err(fields.error("norm", "none or global", other)),
     };
+    let (batch, width) = (fields.count("batch")?, fields.count("width")?);
+    if let Some(elements) = too_many([batch, width, width, width, CHANNELS]) {
+        return Err(fields.error("width", "an input of at most 2^46 elements", &elements.to_string()));
+    }
     Ok(Cosmoflow {
         variant: Variant::Paper2020,
-        batch: fields.count("batch")?,
-        volume: [fields.count("width")?; 3],
+        batch,
+        volume: [width; 3],
         channels: CHANNELS,
         norm,
         dropout: None,
@@ -84,4 +99,35 @@ fn flops(graph: &Graph) -> u64 {
     let multiply = |op: &Op| matches!(op, Op::Conv(_) | Op::Dense(_));
     let nodes = graph.nodes.iter().enumerate().filter(|(_, node)| multiply(&node.op));
     nodes.map(|(i, node)| passes(i) * node.op.forward_flops(outputs(i))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers to some requests.
+    fn answers(requests: &str) -> String {
+        let mut answers = Vec::new();
+        Session::new(requests.as_bytes(), &mut answers).run(serve).expect("memory is read and written");
+        String::from_utf8(answers).expect("text")
+    }
+
+    #[test]
+    fn networks_that_no_memory_holds_are_refused_and_the_next_is_served() {
+        let answers = answers(
+            "cosmoflow width=999999999 batch=999999999 norm=none | step | threads=1\n\
+             cosmoflow width=16384 batch=1 norm=global | step | threads=1\n\
+             cosmoflow width=32 batch=1 norm=none | step | threads=1000000\n\
+             cosmoflow width=128 batch=8388608 norm=none | step | threads=1\n\
+             cosmoflow width=32 batch=1 norm=none | step | threads=1\nrun\n",
+        );
+        let lines: Vec<&str> = answers.lines().collect();
+        assert!(lines[0].starts_with("error: width of `cosmoflow"), "{answers}");
+        assert!(lines[1].starts_with("error: memory of `cosmoflow"), "{answers}");
+        assert!(lines[2].starts_with("error: threads: expected at most"), "{answers}");
+        assert!(lines[3].starts_with("error: memory of `cosmoflow"), "{answers}");
+        assert!(lines[4].starts_with("ready flops="), "{answers}");
+        assert!(lines[5].parse::<f64>().is_ok_and(|seconds| seconds > 0.0), "{answers}");
+        assert_eq!(lines.len(), 6);
+    }
 }

@@ -54,29 +54,45 @@ impl Boxes {
 
 /// A box in slabs that stay in the caches, if their planes are not too large.
 pub(crate) fn cached_slabs(whole: Region) -> Vec<Region> {
-    slabs(whole, whole.len().div_ceil(CACHED) as u64)
+    slabs(whole, cached_pieces(&whole))
 }
 
-/// A box cut into its samples, and these along D unless H is much longer, between pairs of neighbours from an even position
-/// on: kernels compute such pairs.
+/// The largest of [`cached_slabs`], without a list of them: of a batch that no memory holds there are too many.
+pub(crate) fn largest_cached_slab(whole: Region) -> Region {
+    let (samples, dim, cuts) = spans(whole, cached_pieces(&whole));
+    let largest = samples.max_by_key(|s| s.len()).zip(cuts.max_by_key(|s| s.len()));
+    largest.map_or(whole, |(sample, cut)| whole.with(Dim::N, sample).with(dim, cut))
+}
+
+fn cached_pieces(whole: &Region) -> u64 {
+    whole.len().div_ceil(CACHED) as u64
+}
+
+/// A box in about `pieces` slabs; one that is empty is its own slab.
 fn slabs(whole: Region, pieces: u64) -> Vec<Region> {
     if pieces <= 1 || whole.is_empty() {
         return vec![whole];
     }
+    let (samples, dim, cuts) = spans(whole, pieces);
+    let of_sample = |sample| cuts.clone().map(move |cut| whole.with(Dim::N, sample).with(dim, cut));
+    samples.flat_map(of_sample).filter(|slab| !slab.is_empty()).collect()
+}
+
+/// Where a box is cut into slabs: into its samples, and these along D unless H is much longer, between pairs of neighbours
+/// from an even position on: kernels compute such pairs. A pair at the end may leave nothing of the last cut.
+fn spans(whole: Region, pieces: u64) -> (impl Iterator<Item = Span>, Dim, impl Iterator<Item = Span> + Clone) {
+    let pieces = pieces.max(1) as usize;
     let [n, d, h] = [Dim::N, Dim::D, Dim::H].map(|dim| whole.span(dim));
-    let samples = n.len().min(pieces as usize);
+    let samples = n.len().clamp(1, pieces);
     let (dim, span) = if h.len() > 4 * d.len() { (Dim::H, h) } else { (Dim::D, d) };
-    let count = (pieces as usize).div_ceil(samples).min(span.len());
-    let cut = |i: usize| match span.lo + (i * span.len() / count) as i64 {
+    let count = pieces.div_ceil(samples).min(span.len()).max(1);
+    let cut = move |i: usize| match span.lo + (i * span.len() / count) as i64 {
         at if 0 < i && i < count => at + at.rem_euclid(2),
         at => at,
     };
-    let sample = |i: usize| n.lo + (i * n.len() / samples) as i64;
-    let boxes = (0..samples * count).map(|i| {
-        let (i, piece) = (i / count, i % count);
-        whole.with(Dim::N, Span::new(sample(i), sample(i + 1))).with(dim, Span::new(cut(piece), cut(piece + 1)))
-    });
-    boxes.filter(|part| !part.is_empty()).collect()
+    let sample = move |i: usize| n.lo + (i * n.len() / samples) as i64;
+    let samples = (0..samples).map(move |i| Span::new(sample(i), sample(i + 1)));
+    (samples, dim, (0..count).map(move |i| Span::new(cut(i), cut(i + 1))))
 }
 
 impl<T: Float> Trainer<'_, T> {
@@ -142,6 +158,10 @@ mod tests {
         for pieces in 1..20 {
             let all = slabs(flat, pieces);
             assert_eq!(all.iter().map(Region::len).sum::<usize>(), flat.len());
+        }
+        for shape in [[3, 1, 16, 30, 20], [2, 13, 9, 9, 8], [700, 2, 2, 2, 2], [1, 1, 1, 1, 1], [0, 4, 4, 4, 1]] {
+            let whole = Region::full(shape);
+            assert_eq!(Some(largest_cached_slab(whole)), cached_slabs(whole).into_iter().max_by_key(Region::len));
         }
         assert_eq!(slabs(Region::full([0, 4, 4, 4, 1]), 7).len(), 1, "a layer may hold collectives");
     }

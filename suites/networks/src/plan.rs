@@ -263,7 +263,7 @@ impl NetPlan {
     /// moved before or there is none. Of slabs the largest.
     pub fn dx_block(&self, i: usize, at: &Coords) -> Region {
         if self.slab_layer() == Some(i) {
-            return self.slabs(i, at).into_iter().max_by_key(Region::len).unwrap_or_default();
+            return boxes::largest_cached_slab(self.layer(i).own_x(&self.grid, at));
         }
         let lp = self.layer(i);
         let own = lp.dx_block(&self.grid, at);

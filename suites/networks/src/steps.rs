@@ -43,7 +43,8 @@ impl NetPlan {
         number(protos, layers)
     }
 
-    /// Most bytes that a rank's Steps hold at once: parameters, optimizer state, activations and their gradients.
+    /// Most bytes that a rank's Steps hold at once: parameters, optimizer state, activations and their gradients. It is
+    /// not the memory of a run, which has scratch, packed weights and the program itself beside them.
     pub fn peak_bytes(&self, rank: usize, options: StepOptions) -> u64 {
         let (mut held, mut peak) = (0u64, 0u64);
         for step in self.steps(rank, options) {

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use shardmark_problem::{Kind, LayerLine, MOST_ELEMENTS, too_many};
+use shardmark_host::MOST_THREADS;
+use shardmark_problem::{Kind, LayerLine, LineError, MOST_ELEMENTS, too_many};
 
 use crate::error::PlanError;
 use crate::keys::{self, KEYS, Key};
@@ -229,22 +230,24 @@ impl Case {
     fn validate_sizes(&self) -> Result<(), PlanError> {
         const MOST: usize = 1_000_000_000;
         let counts = [
-            ("channels", self.channels),
-            ("batch", self.batch),
-            ("repeat", self.repeat),
-            ("threads_per_rank", self.threads_per_rank),
-            ("steps", self.steps),
-            ("warmup", self.warmup),
-            ("epochs", self.epochs),
-            ("validate", self.validate),
+            ("channels", self.channels, MOST),
+            ("batch", self.batch, MOST),
+            ("repeat", self.repeat, MOST),
+            ("threads_per_rank", self.threads_per_rank, MOST_THREADS),
+            ("steps", self.steps, MOST),
+            ("warmup", self.warmup, MOST),
+            ("epochs", self.epochs, MOST),
+            ("validate", self.validate, MOST),
         ];
-        for (name, count) in counts {
-            if count > MOST {
-                return conflict(name, "at most 1000000000", &count.to_string(), "give a smaller number");
+        for (name, count, most) in counts {
+            if count > most {
+                return conflict(name, &format!("at most {most}"), &count.to_string(), "give a smaller number");
             }
         }
         let [d, h, w] = self.width.0;
-        if let Some(elements) = too_many([self.batch, d, h, w, self.channels]) {
+        // A layer has an input of its own, which its line bounds.
+        let input = if self.idle_beside("width").is_some() { [1; 5] } else { [self.batch, d, h, w, self.channels] };
+        if let Some(elements) = too_many(input) {
             let remedy = "lower batch, channels or width";
             return conflict("input", "at most 2^46 elements", &elements.to_string(), remedy);
         }
@@ -279,17 +282,19 @@ impl Case {
         if line.split(' ').any(|word| word.starts_with("n=")) {
             return conflict("workload", "a layer without n", line, "set the key batch");
         }
-        let layer: LayerLine = format!("{line} n={}", self.batch).parse()?;
+        let layer: LayerLine = match format!("{line} n={}", self.batch).parse() {
+            Ok(layer) => layer,
+            // The line's n was written as the key batch.
+            Err(LineError::Value { key, expected, got, .. }) if key == "n" => {
+                return conflict("batch", &expected, &got, "lower it");
+            }
+            Err(error) => return Err(error.into()),
+        };
         if layer.kind == Kind::ConvTranspose {
             return conflict("workload", "a layer of a network", layer.name(), "name another layer");
         }
         if layer.output().contains(&0) {
             return conflict("workload", "windows that fit into the input", line, "enlarge in or pad");
-        }
-        // A window that lies in the padding has no maximum.
-        let empty = layer.windows.iter().any(|w| w.pad.max(w.pad_after) >= w.kernel);
-        if layer.kind == Kind::PoolMax && empty {
-            return conflict("workload", "a max pool padded by less than its kernel", line, "lower pad");
         }
         Ok(Some(layer))
     }

@@ -108,13 +108,17 @@ mod not_finite_as_null {
 /// What `shardmark-rank memory "<case line>"` prints: one JSON object on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The estimate for each rank in bytes; for classes of equal ranks, one entry a rank all the same.
+    /// Most bytes that each rank holds at once by the plan, without what is [`Memory::UNCOUNTED`]; for classes of equal
+    /// ranks, one entry a rank all the same.
     pub rank_bytes: Vec<u64>,
     /// Bytes of all learned parameters, each counted once: what an allreduce of the whole gradient sums.
     pub parameter_bytes: u64,
 }
 
 impl Memory {
+    /// What a rank holds beside the tensors of the plan, in words for messages.
+    pub const UNCOUNTED: &str = "scratch, packed weights, stored samples, the program and its check";
+
     /// The estimate as the line that is printed.
     pub fn line(&self) -> String {
         // As for events, this cannot fail.

@@ -6,13 +6,13 @@
 pub enum RankExit {
     /// The case ran and its check passed.
     Ok = 0,
-    /// Wrong arguments or a wrong case line.
+    /// Wrong arguments, a wrong case line or a wrong reference file.
     Usage = 2,
     /// The case ran and its check failed.
     Wrong = 10,
     /// The watchdog found a rank that waits too long.
     Hang = 11,
-    /// The case needs more memory than there is; nothing was run.
+    /// The tensors of the case need more memory than there is; nothing was run.
     WontFit = 12,
     /// An allocation failed.
     OutOfMemory = 13,
@@ -28,7 +28,7 @@ pub enum Exit {
     Ok = 0,
     /// A check, a case or a gate failed.
     Failed = 1,
-    /// Wrong arguments or a wrong suite.
+    /// Wrong arguments, a wrong suite or another wrong input.
     Usage = 2,
     /// Nothing to compare with.
     NoBaseline = 3,

@@ -5,6 +5,7 @@
 //! [`event::Event`] lines and an [`exit`] code, which [`outcome`] turns into one word per case.
 
 pub mod case;
+pub mod check_ranks;
 pub mod context;
 mod error;
 pub mod event;

@@ -1,5 +1,6 @@
 //! What the machine at hand has: CPU, cores, memory. Linux; elsewhere the fields that cannot be read are absent.
 
+use shardmark_host::Memory;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -26,16 +27,16 @@ impl Machine {
     /// Looks at the machine.
     pub fn here() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let Memory { total: memory, available } = Memory::here();
         Machine {
             host: host(),
             cpu: field(&cpuinfo, "model name"),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cores: cores(&cpuinfo),
             affinity: field(&status, "Cpus_allowed_list"),
-            memory: kibibytes(&meminfo, "MemTotal"),
-            available: kibibytes(&meminfo, "MemAvailable"),
+            memory,
+            available,
         }
     }
 
@@ -63,10 +64,6 @@ fn field(text: &str, name: &str) -> Option<String> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim().to_string())
     })
-}
-
-fn kibibytes(meminfo: &str, name: &str) -> Option<u64> {
-    field(meminfo, name)?.strip_suffix("kB")?.trim().parse().ok().map(|kib: u64| kib * 1024)
 }
 
 /// Distinct (package, core) pairs.

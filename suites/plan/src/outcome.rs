@@ -20,7 +20,7 @@ words! {
         Timeout = "timeout",
         /// A rank stopped answering.
         Hang = "hang",
-        /// It needs more memory than there is, so it was not started.
+        /// Its tensors need more memory than there is, so it was not started.
         WontFit = "wont-fit",
         /// It cannot run with work on every rank, so it was not started.
         Skipped = "skipped",

@@ -162,6 +162,12 @@ fn wrong_layers_are_told_by_the_grammar() {
             .contains("expected a layer without n, got dense n=2 c=3 k=4; set the key batch")
     );
     assert!(error("layer:conv2d/c=3/k=4/in=2x2/kernel=5/stride=1/pad=0").contains("expected windows that fit"));
+    assert!(error("layer:conv2d/c=3/k=4/in=9x9/kernel=3/stride=1/pad=999999999").starts_with("pad of `conv2d"));
+    assert!(
+        error("layer:leaky_relu/c=3/in=99999 batch=999999999").starts_with("batch: expected tensors of at most 2^46")
+    );
+    assert!(error("layer:dense/c=3/k=4 batch=1000000000").starts_with("batch: expected a whole number of"));
+    assert!(Case::parse("layer:dense/c=3/k=4 batch=10000000").is_ok());
     assert!(error("layer:pool_max2d/c=4/in=5x5/kernel=2/stride=3/pad=2").contains("padded by less than its kernel"));
     let transposed = error("layer:conv_transpose2d/c=3/k=4/in=9x9/kernel=2/stride=2/pad=0");
     assert!(transposed.contains("expected a layer of a network, got conv_transpose2d"), "{transposed}");
@@ -182,6 +188,8 @@ fn sizes_that_no_machine_counts_are_refused() {
         "comm:allreduce bytes=1000000GiB grid=1x1x1x1",
         "layer:leaky_relu/c=18446744073709551615/in=4 grid=1x1x1x1",
         "layer:conv3d/c=9/k=9/in=999999999x999999999x9/kernel=1/stride=1/pad=0 grid=1x1x1x1",
+        "layer:dense/c=999999999/k=3 batch=999999999 grid=1x1x1x1",
+        "cosmoflow grid=1x1x1x1 threads_per_rank=1025",
         "cosmoflow grid=1x1x1x1 hang_limit=1e300",
         "cosmoflow grid=1x1x1x1 timeout=-1",
     ] {

@@ -7,9 +7,8 @@ use crate::ranks::{Rank, Watch};
 use crate::train::train;
 use crate::{check, lone, network, ranks, record};
 use shardmark_comm::{Comm, agree};
-use shardmark_host::Team;
+use shardmark_host::{Memory, Team};
 use shardmark_plan::exit::RankExit;
-use shardmark_plan::machine::Machine;
 use shardmark_plan::value::{Check, Transport, Workload};
 use shardmark_plan::{Case, Context, Event};
 use shardmark_store::Record;
@@ -20,7 +19,7 @@ pub fn run(case: &Case, record: &Path, context: &Context) -> RankExit {
     let oracle = match prepare(case) {
         Ok(oracle) => oracle,
         Err(error) => {
-            let exit = if matches!(error, RankError::WontFit { .. }) { RankExit::WontFit } else { RankExit::Failed };
+            let exit = if matches!(error, RankError::WontFit(_)) { RankExit::WontFit } else { RankExit::Failed };
             eprintln!("{error}");
             Event::Failed { rank: 0, message: error.to_string() }.emit();
             return exit;
@@ -45,7 +44,9 @@ fn prepare(case: &Case) -> Result<Option<check::Oracle>, RankError> {
     if early { Ok(Some(check::Oracle::of_case(case)?)) } else { Ok(None) }
 }
 
-/// Refuses what the memory of this host cannot hold.
+/// Refuses a case whose tensors, by the plan, the memory of this host cannot hold. What
+/// [`shardmark_plan::event::Memory::UNCOUNTED`] names comes on top: a case that is not refused can run out of memory all
+/// the same.
 fn fits(case: &Case) -> Result<(), RankError> {
     let here = match case.transport {
         Transport::Threads => case.ranks,
@@ -55,23 +56,9 @@ fn fits(case: &Case) -> Result<(), RankError> {
             .find_map(|name| std::env::var(name).ok()?.parse().ok())
             .unwrap_or(case.ranks),
     };
-    let Some(available) = Machine::here().available else { return Ok(()) };
     let mut needs = network::memory(case)?;
     needs.sort_unstable_by(|a, b| b.cmp(a));
-    let needed: u64 = needs.iter().take(here).sum();
-    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    if needed > available {
-        return Err(RankError::WontFit { available: gib(available), needed: gib(needed) });
-    }
-    Ok(())
-}
-
-/// The threads of a rank.
-fn team(threads: usize) -> Result<Team, RankError> {
-    Team::new(threads).map_err(|error| {
-        let text = "lower threads_per_rank or raise ulimit -u";
-        RankError::Other(format!("threads_per_rank: expected {threads} threads, got '{error}'; {text}"))
-    })
+    Memory::here().holds(needs.iter().take(here).sum()).map_err(RankError::WontFit)
 }
 
 /// The whole case on one rank; gives whether the check passed.
@@ -82,7 +69,7 @@ fn on_rank(
     oracle: Option<&check::Oracle>,
     Rank { comm, watch, mpi }: Rank<'_>,
 ) -> Result<bool, RankError> {
-    let team = agree(comm, team(case.threads_per_rank))?;
+    let team = agree(comm, Team::new(case.threads_per_rank))?;
     let verdict = match case.check {
         Check::None => None,
         _ => Some(check::of_case(case, oracle, comm, &team, watch)?),

@@ -1,7 +1,9 @@
 //! What ends a case before its time.
 
 use shardmark_comm::{AgreeError, CommError};
+use shardmark_host::Shortage;
 use shardmark_networks::{GraphError, TrainError};
+use shardmark_plan::event::Memory;
 
 /// Why a rank cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +37,13 @@ pub enum RankError {
         /// The loss.
         loss: f64,
     },
-    /// The case needs more memory than there is.
+    /// The tensors of the case need more memory than there is.
     #[error(
-        "memory: expected at most {available:.1} GiB, got {needed:.1} GiB for the ranks of this host; split samples \
-         over more ranks or lower batch or width"
+        "memory: {0} of tensors by the plan for the ranks of this host (not counted: {uncounted}); split samples over more ranks \
+         or lower batch or width",
+        uncounted = Memory::UNCOUNTED
     )]
-    WontFit {
-        /// GiB that can be had.
-        available: f64,
-        /// GiB that the ranks of this host need.
-        needed: f64,
-    },
+    WontFit(Shortage),
     /// Something else that is told in its own words.
     #[error("{0}")]
     Other(String),

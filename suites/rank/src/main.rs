@@ -26,7 +26,7 @@ use shardmark_layers::conv::Isa;
 use shardmark_plan::event::Memory;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Transport, Value};
-use shardmark_plan::{Case, Context};
+use shardmark_plan::{Case, Context, PlanError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,7 +57,7 @@ enum Command {
     /// Compare every grid of some rank counts with the serial run.
     Check {
         /// Rank counts; under MPI the one of the launcher.
-        #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,6,8")]
+        #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = check_ranks)]
         ranks: Vec<usize>,
         /// threads or mpi.
         #[arg(long, default_value = "threads", value_parser = transport)]
@@ -76,14 +76,21 @@ enum Command {
         /// threads or mpi.
         #[arg(long, default_value = "threads", value_parser = transport)]
         transport: Transport,
+        /// Only look whether file and grid fit together, in this process alone.
+        #[arg(long)]
+        look: bool,
     },
     /// Print the instruction set of the kernels: the best of this CPU, or the one that SHARDMARK_SIMD names.
     Simd,
-    /// Print the memory that each rank of a case needs, and that of its parameters.
+    /// Print the bytes of tensors that each rank of a case holds at once by the plan, and those of its parameters.
     Memory {
         /// The case line.
         line: String,
     },
+}
+
+fn check_ranks(text: &str) -> Result<usize, PlanError> {
+    shardmark_plan::check_ranks::read("--ranks", text)
 }
 
 fn transport(text: &str) -> Result<Transport, String> {
@@ -99,7 +106,7 @@ fn main() -> ExitCode {
     let exit = match command {
         Command::Case { line, record, context } => run_case(&line, record, context),
         Command::Check { ranks, transport, only } => check::command(&ranks, transport, &only),
-        Command::Verify { file, grid, transport } => verify::command(&file, &grid, transport),
+        Command::Verify { file, grid, transport, look } => verify::command(&file, &grid, transport, look),
         Command::Memory { line } => memory(&line),
         Command::Simd => {
             println!("{}", Isa::selected());

@@ -139,7 +139,8 @@ pub fn step_options(case: &Case) -> StepOptions {
     }
 }
 
-/// Bytes that each rank needs at once, by its Steps.
+/// Most bytes of tensors that each rank holds at once by its Steps; not its whole memory, see
+/// [`shardmark_plan::event::Memory::UNCOUNTED`].
 ///
 /// # Errors
 /// When the network does not fit the volume.

@@ -162,7 +162,7 @@ fn give_up(rank: usize, error: &RankError) -> RankExit {
         other => (rank, other.to_string()),
     };
     failed(rank, message);
-    if matches!(error, RankError::WontFit { .. }) { RankExit::WontFit } else { RankExit::Failed }
+    if matches!(error, RankError::WontFit(_)) { RankExit::WontFit } else { RankExit::Failed }
 }
 
 #[cfg(feature = "mpi")]

@@ -14,24 +14,24 @@ use shardmark_layers::{Float, Op, ParamSpec};
 use shardmark_networks::{InitScheme, NetPlan, Parameter, Trainer};
 use shardmark_partition::{DIMS, Grid};
 use shardmark_plan::Event;
+use shardmark_plan::check_ranks;
 use shardmark_plan::exit::RankExit;
 use shardmark_plan::value::{Setting, Transport};
 use shardmark_tensor::{Block, rng};
 use std::path::Path;
 
 /// `shardmark-rank verify`: compares the run of `file` on the grid in the text and tells each tensor's verdict as an
-/// event.
-pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
+/// event; with `look` it only refuses what is wrong with them.
+pub fn command(file: &Path, grid: &str, transport: Transport, look: bool) -> RankExit {
     let grid: Grid = match grid.parse() {
         Ok(grid) => grid,
-        Err(error) => {
-            eprintln!("{error}");
-            return RankExit::Usage;
-        }
+        Err(error) => return ranks::refuse(error.to_string()),
     };
     if let Err(error) = fits(file, grid) {
-        eprintln!("{error}");
-        return RankExit::Usage;
+        return ranks::refuse(error.to_string());
+    }
+    if look {
+        return RankExit::Ok;
     }
     let rows = ranks::run(transport, grid.size(), Setting::Auto, |Rank { comm, .. }| {
         let rows = verify::<f32>(comm, file, grid)?;
@@ -47,8 +47,9 @@ pub fn command(file: &Path, grid: &str, transport: Transport) -> RankExit {
     }
 }
 
-/// Refuses a grid with ranks that own nothing of the input.
+/// Refuses a grid of too many ranks, or with ranks that own nothing of the input.
 fn fits(path: &Path, grid: Grid) -> Result<(), RankError> {
+    check_ranks::allow(grid.size(), "grid", &grid.to_string())?;
     let input = ReferenceFile::open(path)?.network.graph()?.input();
     for (dim, extent) in DIMS.into_iter().zip(input) {
         let parts = grid.parts(dim);

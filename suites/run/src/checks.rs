@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use shardmark_plan::exit::Exit;
+use shardmark_plan::exit::{Exit, RankExit};
+use shardmark_plan::outcome::Status;
 use shardmark_plan::value::{Grid, Transport, Value};
-use shardmark_plan::{Event, Outcome, PlanError};
+use shardmark_plan::{Event, Outcome, PlanError, check_ranks};
 
 use crate::cli::{Check, Verify};
 use crate::columns::Columns;
@@ -13,14 +14,15 @@ use crate::launch::{DEFAULT_LAUNCHER, Launcher};
 use crate::progress::Progress;
 use crate::results;
 use crate::signals::Signals;
-use crate::supervise::{Job, supervise};
+use crate::supervise::{Ended, Job, supervise};
 use crate::sweep::program_name;
 
 /// `shardmark check`.
 pub fn check(arguments: &Check) -> Result<Exit, RunError> {
     let transport = transport(&arguments.transport)?;
     let launcher = launcher(arguments.launcher.as_deref())?;
-    let ranks: Vec<usize> = arguments.ranks.split(',').map(|text| number("--ranks", text)).collect::<Result<_, _>>()?;
+    let counts = arguments.ranks.split(',').map(|text| check_ranks::read("--ranks", text));
+    let ranks = counts.collect::<Result<Vec<usize>, _>>()?;
     let mut checks = Checks::new()?;
     let words = |ranks: String| {
         let mut words: Vec<String> =
@@ -46,9 +48,15 @@ pub fn verify(arguments: &Verify) -> Result<Exit, RunError> {
     let launcher = launcher(arguments.launcher.as_deref())?;
     let grid = Grid::read(&arguments.grid).map(|grid| grid.size());
     let ranks = grid.ok_or_else(|| bad("grid", "NxDxHxW", &arguments.grid, "verify"))?;
+    check_ranks::allow(ranks, "--grid", &arguments.grid)?;
     let file = arguments.file.to_string_lossy().into_owned();
     let words = ["verify", &file, "--grid", &arguments.grid, "--transport", transport.word()].map(String::from);
     let mut checks = Checks::new()?;
+    if transport == Transport::Mpi {
+        // One process refuses a wrong file or grid; many under a launcher would all do so, and it may crash over them.
+        let look = [&words[..], &["--look".into()]].concat();
+        checks.run(&launcher, Transport::Threads, 1, &look)?;
+    }
     checks.run(&launcher, transport, ranks, &words)?;
     Ok(checks.summary())
 }
@@ -57,6 +65,8 @@ pub fn verify(arguments: &Verify) -> Result<Exit, RunError> {
 struct Checks {
     signals: Signals,
     columns: Columns,
+    /// Whether the table has its header: what is refused at once has no table.
+    headed: bool,
     passed: usize,
     failed: usize,
     interrupted: bool,
@@ -66,10 +76,16 @@ impl Checks {
     fn new() -> Result<Checks, RunError> {
         let signals =
             Signals::install().map_err(|source| results::file("signals".as_ref(), "to catch them", source))?;
-        let header = ["verdict", "tolerance used", "what"].map(String::from);
-        let mut columns = Columns::fitting([]);
-        println!("{}", columns.line(&header));
-        Ok(Checks { signals, columns, passed: 0, failed: 0, interrupted: false })
+        let columns = Columns::fitting([]);
+        Ok(Checks { signals, columns, headed: false, passed: 0, failed: 0, interrupted: false })
+    }
+
+    fn row(&mut self, progress: &Progress, row: [String; 3]) {
+        if !self.headed {
+            self.headed = true;
+            progress.print(&self.columns.line(&["verdict", "tolerance used", "what"].map(String::from)));
+        }
+        progress.print(&self.columns.line(&row));
     }
 
     /// Runs the rank program once; each of its check events is a row.
@@ -105,21 +121,25 @@ impl Checks {
             source,
             remedy: "see `shardmark env` or give --launcher".into(),
         })?;
+        let _ = std::fs::remove_file(log);
         // The verdicts are told row by row; anything else that went wrong has its own row and its log.
         let told = ended.events.iter().any(|event| matches!(event, Event::Check { passed: false, .. }));
         match ended.outcome {
             Outcome::Interrupted => self.interrupted = true,
             Outcome::Wrong if told => {}
-            _ if ended.clean => {}
+            _ if ended.status == Some(Status::Code(0)) => {}
+            Outcome::Failed if ended.status == Some(Status::Code(RankExit::Usage as i32)) => {
+                return Err(RunError::Refused { message: refusal(ended) });
+            }
             outcome => {
                 self.failed += 1;
-                progress.print(&self.columns.line(&[outcome.word().into(), String::new(), ended.message.clone()]));
-                for line in &ended.tail {
+                self.row(&progress, [outcome.word().into(), String::new(), ended.message.clone()]);
+                // The message may be a line of the log.
+                for line in ended.tail.iter().filter(|line| !ended.message.ends_with(line.trim())) {
                     progress.print(&format!("    {line}"));
                 }
             }
         }
-        let _ = std::fs::remove_file(log);
         Ok(())
     }
 
@@ -128,7 +148,7 @@ impl Checks {
         if let Event::Check { passed, used, message } = event {
             let verdict = if *passed { "passed" } else { "FAILED" };
             *(if *passed { &mut self.passed } else { &mut self.failed }) += 1;
-            progress.print(&self.columns.line(&[verdict.into(), format!("{used:.3}"), message.clone()]));
+            self.row(progress, [verdict.into(), format!("{used:.3}"), message.clone()]);
         }
     }
 
@@ -142,6 +162,16 @@ impl Checks {
     }
 }
 
+/// Why the rank program did not begin: what a rank said, else what its command line parser wrote.
+fn refusal(ended: Ended) -> String {
+    let said = ended.events.into_iter().find_map(|event| match event {
+        Event::Failed { message, .. } => Some(message),
+        _ => None,
+    });
+    let parser = || ended.tail.iter().find_map(|line| line.strip_prefix("error: ").map(String::from));
+    said.or_else(parser).unwrap_or(ended.message)
+}
+
 fn transport(text: &str) -> Result<Transport, RunError> {
     Transport::read(text).ok_or_else(|| bad("transport", "threads | mpi", text, "--transport"))
 }
@@ -149,10 +179,6 @@ fn transport(text: &str) -> Result<Transport, RunError> {
 fn launcher(flag: Option<&str>) -> Result<Launcher, RunError> {
     let environment = std::env::var("SHARDMARK_LAUNCHER").ok();
     Launcher::new(flag.or(environment.as_deref()).unwrap_or(DEFAULT_LAUNCHER))
-}
-
-fn number(place: &'static str, text: &str) -> Result<usize, RunError> {
-    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| bad("ranks", "positive numbers", text, place))
 }
 
 fn bad(key: &'static str, form: &str, value: &str, place: &str) -> RunError {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 use shardmark_datasets::cosmoflow::Dtype;
+use shardmark_plan::check_ranks;
 use shardmark_report::{Format, Kind};
 
 /// Scaling benchmarks of partitioned deep-learning training: run sweeps, check them, tabulate and draw them.
@@ -17,8 +18,8 @@ pub struct Cli {
 }
 
 const AFTER: &str = "\
-Exit codes: 0 ok; 1 a check or case failed; 2 usage; 4 the sweep is incomplete; 124 a case took longer than its timeout;
-130 interrupted (finish with `shardmark resume`).
+Exit codes: 0 ok; 1 a check or case failed; 2 wrong arguments or input; 4 the sweep is incomplete; 124 a case took
+longer than its timeout; 130 interrupted (finish with `shardmark resume`).
 
 Settings: a flag wins over the environment (SHARDMARK_WIDTH=32), that over the suite file, that over the default.
 SHARDMARK_LAUNCHER is the MPI launcher; SHARDMARK_RANK_PROGRAM the rank program, if it is not beside this one.
@@ -100,7 +101,7 @@ pub struct Run {
     /// Folder of the results [default: results/runs/SUITE]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// Print the cases and the memory they need, and run nothing
+    /// Print the cases and the memory that their tensors take by the plan, and run nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Forget the results of these cases and measure them again
@@ -141,8 +142,9 @@ pub struct Status {
 /// `check`.
 #[derive(Args)]
 pub struct Check {
-    /// Rank counts; every grid of each is checked
-    #[arg(long, value_name = "LIST", default_value = "1,2,3,4,6,8")]
+    #[arg(long, value_name = "LIST", default_value = "1,2,3,4,6,8", help = format!(
+        "Rank counts, each at most {}; every grid of each is checked", check_ranks::MOST
+    ))]
     pub ranks: String,
     /// threads, or mpi (each rank count under the launcher)
     #[arg(long, value_name = "threads|mpi", default_value = "threads")]

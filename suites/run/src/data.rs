@@ -30,6 +30,8 @@ fn make(arguments: &Make) -> Result<Exit, RunError> {
         samples: Samples { train: arguments.train, validation: arguments.validation, test: arguments.test },
         ..DatasetSpec::default()
     };
+    // What can never be made is told as such, and not by this host's memory.
+    spec.check()?;
     fits(&spec)?;
     let threads = arguments.threads.unwrap_or_else(|| Machine::here().threads);
     let progress = Progress::new("universes");
@@ -39,30 +41,19 @@ fn make(arguments: &Make) -> Result<Exit, RunError> {
     Ok(Exit::Ok)
 }
 
-/// Refuses what no disk holds, and a universe that the memory of this host cannot hold while it is simulated.
+/// Refuses a universe that the memory of this host cannot hold while it is simulated.
 fn fits(spec: &DatasetSpec) -> Result<(), RunError> {
-    const MOST: usize = 10_000_000;
     /// A complex field in f64 is the least of it.
     const BYTES_PER_CELL: u64 = 48;
-    let Samples { train, validation, test } = spec.samples;
-    let count = train.saturating_add(validation).saturating_add(test);
-    let range = |what: &'static str, expected: String, got: String, remedy: &'static str| {
-        Err(RunError::Range { what, expected, got, remedy })
-    };
-    if count > MOST {
-        return range(
-            "universes",
-            format!("at most {MOST}"),
-            count.to_string(),
-            "lower --train, --validation or --test",
-        );
-    }
     let needed = (spec.cells as u64).saturating_pow(3).saturating_mul(BYTES_PER_CELL);
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
     match Machine::here().available {
-        Some(available) if needed > available => {
-            range("memory of a universe", format!("at most {}", gib(available)), gib(needed), "lower --cells")
-        }
+        Some(available) if needed > available => Err(RunError::Range {
+            what: "memory of a universe",
+            expected: format!("at most {}", gib(available)),
+            got: gib(needed),
+            remedy: "lower --cells",
+        }),
         _ => Ok(()),
     }
 }

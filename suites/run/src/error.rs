@@ -75,6 +75,12 @@ pub enum RunError {
         /// The template.
         got: String,
     },
+    /// The rank program refused its arguments or its input, in its own words.
+    #[error("{message}")]
+    Refused {
+        /// What it said.
+        message: String,
+    },
     /// A case's process could not be started.
     #[error("{command}: expected to start, got: {source}; {remedy}")]
     Start {
@@ -140,7 +146,10 @@ impl RunError {
             | RunError::NoSuites { .. }
             | RunError::Launcher { .. }
             | RunError::NoCases { .. } => Exit::Usage,
-            RunError::Range { .. } => Exit::Usage,
+            RunError::Range { .. } | RunError::Refused { .. } => Exit::Usage,
+            RunError::Data(shardmark_datasets::Error::Spec { .. } | shardmark_datasets::Error::OtherSpec { .. }) => {
+                Exit::Usage
+            }
             RunError::OnlySuites { .. } | RunError::NoSweep { .. } | RunError::Mixed { .. } => Exit::Usage,
             _ => Exit::Failed,
         }

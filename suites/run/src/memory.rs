@@ -1,4 +1,4 @@
-//! How much memory a case needs, as the rank program estimates it.
+//! How much memory the tensors of a case take, by the rank program's plan.
 
 use shardmark_plan::Case;
 use shardmark_plan::event::Memory;
@@ -8,15 +8,21 @@ use shardmark_plan::value::Transport;
 use crate::columns::gib;
 use crate::launch::Launcher;
 
-/// The estimate in words; also that there is none, and why.
+/// The plan's tensors in words, and what they leave out; also that there is no plan, and why.
 pub fn text(launcher: &Launcher, case: &Case) -> String {
     match estimate(launcher, case) {
         Ok(memory) => {
             let (most, all) = (memory.rank_bytes.iter().max().copied().unwrap_or(0), memory.rank_bytes.iter().sum());
             let available = Machine::here().available.map(|bytes| format!("; {} available here", gib(bytes)));
-            format!("memory: at most {} a rank, {} in all{}", gib(most), gib(all), available.unwrap_or_default())
+            format!(
+                "tensors: {} on the largest rank by the plan, {} in all, without {}{}",
+                gib(most),
+                gib(all),
+                Memory::UNCOUNTED,
+                available.unwrap_or_default()
+            )
         }
-        Err(reason) => format!("memory: no estimate ({reason})"),
+        Err(reason) => format!("tensors: no plan ({reason})"),
     }
 }
 

@@ -59,8 +59,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// In one line; empty if all went well.
     pub message: String,
-    /// Whether the process ended by itself with exit code 0.
-    pub clean: bool,
+    /// How the process ended; `None` if it was not started.
+    pub status: Option<Status>,
     /// The last lines of its log.
     pub tail: Vec<String>,
     /// What it said.
@@ -70,7 +70,7 @@ pub struct Ended {
 impl Ended {
     /// Of a case whose process was not started.
     pub fn before_start(outcome: Outcome, message: String) -> Ended {
-        Ended { outcome, message, clean: false, tail: Vec::new(), events: Vec::new() }
+        Ended { outcome, message, status: None, tail: Vec::new(), events: Vec::new() }
     }
 }
 
@@ -268,6 +268,6 @@ impl Watch {
         let tail = Vec::from(self.tail);
         let first = self.ends.and_then(|ends| ends.first(self.ranks));
         let message = blame::message(outcome, self.stopped, &self.events, status, &blame::Heard { log: &tail, first });
-        Ended { outcome, message, clean: status == Status::Code(0), tail, events: self.events }
+        Ended { outcome, message, status: Some(status), tail, events: self.events }
     }
 }

@@ -5,6 +5,13 @@ say() { echo "@shardmark $1"; }
 if [ "$1" = memory ]; then echo '{"rank_bytes":[1073741824,2147483648],"parameter_bytes":4}'; exit 0; fi
 if [ "$1" = simd ]; then echo "${SHARDMARK_SIMD:-avx2}"; exit 0; fi
 if [ "$1" = check ] || [ "$1" = verify ]; then
+    case "$*" in
+        *refuse*)
+            say '{"event":"failed","rank":0,"message":"refuse.h5: expected a readable file, got none; check it"}'
+            exit 2
+            ;;
+        *parse*) printf "error: unexpected argument found\\n\\nFor more information, try '--help'.\\n" >&2; exit 2 ;;
+    esac
     say '{"event":"check","passed":true,"used":0.25,"message":"grid 1x1x1x1: loss"}'
     case "$*" in
         *bad*) say '{"event":"check","passed":false,"used":1.5,"message":"grid 1x2x1x1: conv1.weight"}'; exit 10 ;;

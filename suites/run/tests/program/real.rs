@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::place::{Place, Ran, has_mpi, names_killed_rank};
+use shardmark_plan::event::Memory;
 use shardmark_store::Outcome;
 
 const SUITE: &str = "batch = 2\nwidth = 16\nranks = [2, 1]\ngrid = 'auto:d'\nsteps = 3\nhang_limit = 2\ncheck = 'none'";
@@ -90,7 +91,30 @@ fn results_are_recorded_checked_and_tabulated() {
     assert!(run(&["table", "s"]).out.contains("1x2x1x1"));
     assert_eq!(run(&["plot", "strong", "s"]).code, 0);
     assert!(place.path("results/runs/s/strong.svg").is_file());
-    run(&["run", "s.toml", "--dry-run"]).row("memory: at most");
+    run(&["run", "s.toml", "--dry-run"]).row("tensors: 0.");
+    let large = run(&["run", "cosmoflow width=4096 batch=100", "--results", "large"]);
+    let told = format!("GiB of tensors by the plan for the ranks of this host (not counted: {})", Memory::UNCOUNTED);
+    assert!(large.out.contains("wont-fit") && large.out.contains(&told), "{}", large.out);
+}
+
+#[test]
+fn what_verify_and_check_refuse_is_told_once() {
+    let Some(program) = rank_program() else { return };
+    let place = Place::new("refused", &[1], "");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/reference/files/2020-w32-norm.h5");
+    let file = file.to_string_lossy();
+    for transport in ["threads", "mpi"].into_iter().filter(|&transport| transport == "threads" || has_mpi()) {
+        for (arguments, told) in [
+            (&["verify", "none.h5"][..], "none.h5: expected a readable file, got No such file"),
+            (&["verify", &file, "--grid", "1x99x1x1"], "grid 1x99x1x1: expected at most 32 parts along D, got 99; use"),
+            (&["check", "--ranks", "1", "--", "--ranks", "257"], "--ranks: expected 1 to 256 ranks, got 257; stay"),
+        ] {
+            let arguments = [&arguments[..1], &["--transport", transport], &arguments[1..]].concat();
+            let ran = Ran::new(place.command(&arguments).env("SHARDMARK_RANK_PROGRAM", &program).output().unwrap());
+            assert!(ran.code == 2 && ran.out.is_empty(), "{}{}", ran.out, ran.err);
+            assert!(ran.err.lines().count() == 1 && ran.err.contains(told), "{}", ran.err);
+        }
+    }
 }
 
 #[test]
@@ -116,7 +140,7 @@ fn layers_and_bare_communication_are_workloads() {
     assert!(place.path("results/runs/s/layers.svg").is_file());
     let dry = run(&["run", "layer:dense/c=64/k=32 batch=2 grid=2x1x1x1", "--dry-run"]);
     dry.row("layer:dense/c=64/k=32 batch=2 grid=2x1x1x1 ranks=2");
-    dry.row("memory: at most");
+    dry.row("tensors: 0.");
     let wrong = run(&["run", "layer:dense/c=64 batch=2"]);
     assert!(wrong.code == 2 && wrong.err.contains("k of `dense c=64 n=2`: expected a whole number"), "{}", wrong.err);
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use shardmark_plan::event::Memory;
+
 use crate::place::{Place, Ran};
 
 /// Standard error and exit code.
@@ -83,7 +85,10 @@ fn dry_run_lists_cases_with_memory_and_runs_nothing() {
     let ran = place.run(&["run", "s.toml", "--dry-run", "-S", "width=16"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     ran.row("cosmoflow net=2020 width=16 norm=none batch=1 grid=1x1x1x1 ranks=1");
-    ran.row("memory: at most 2.00 GiB a rank, 3.00 GiB in all;");
+    ran.row(&format!(
+        "tensors: 2.00 GiB on the largest rank by the plan, 3.00 GiB in all, without {};",
+        Memory::UNCOUNTED
+    ));
     assert!(place.starts().is_empty());
     assert!(!place.path("results").exists());
     let ran = place.run(&["run", "s.toml", "--dry-run", "-S", "grid=auto:d"]);
@@ -137,9 +142,43 @@ fn checks_have_rows_and_a_verdict() {
     assert_eq!(ran.code, 1);
     let ran = place.run(&["check", "--", "crash"]);
     ran.row("failed exit code 1: no such network");
-    assert_eq!(ran.code, 1);
+    assert!(ran.code == 1 && ran.out.matches("no such network").count() == 1, "{}", ran.out);
     assert_eq!(place.run(&["verify", "x.h5", "--grid", "1x2x1x1"]).code, 0);
     assert_eq!(place.run(&["verify", "x.h5", "--grid", "2"]).code, 2);
+}
+
+#[test]
+fn what_checks_refuse_is_told_once_and_is_wrong_usage() {
+    let place = Place::new("refusals", &[1], "");
+    for (arguments, told) in [
+        (&["check", "--ranks", "100000"][..], "--ranks: expected 1 to 256 ranks, got 100000; stay in that range"),
+        (&["check", "--ranks", "2,0"], "--ranks: expected 1 to 256 ranks, got 0; stay"),
+        (&["check", "--ranks", "x", "--transport", "mpi"], "--ranks: expected 1 to 256 ranks, got x; stay"),
+        (&["verify", "x.h5", "--grid", "1x32x32x32"], "--grid: expected 1 to 256 ranks, got 1x32x32x32; stay"),
+        (&["verify", "refuse.h5"], "refuse.h5: expected a readable file, got none; check it\n"),
+        (&["check", "--", "parse"], "unexpected argument found\n"),
+    ] {
+        let Ran { code, out, err } = place.run(arguments);
+        assert!(code == 2 && out.is_empty(), "{arguments:?}: {code} {out}{err}");
+        assert!(err.starts_with(&format!("shardmark: {told}")) && err.lines().count() == 1, "{err}");
+    }
+}
+
+#[test]
+fn datasets_that_cannot_be_made_are_refused_by_one_rule() {
+    let place = Place::new("data", &[1], "");
+    let make = |more: &[&str]| refused(&place, &[&["data", "make", "d"], more].concat());
+    let cells = |count| format!("shardmark: cells: expected 4 to 4096, got {count}; change the value\n");
+    assert_eq!(make(&["--cells", "0", "--train", "1"]), cells("0"));
+    assert_eq!(make(&["--cells", "1000000"]), cells("1000000"));
+    for train in ["10000001", &usize::MAX.to_string()] {
+        let told = make(&["--cells", "4", "--train", train]);
+        assert!(told.starts_with("shardmark: samples: expected 1 to 10000000 universes in all, got"), "{told}");
+    }
+    assert!(!place.path("d").exists());
+    let few = ["data", "make", "d", "--cells", "4", "--train", "1", "--validation", "0", "--test", "0"];
+    assert_eq!(place.run(&few).code, 0);
+    assert!(refused(&place, &few.map(|word| if word == "4" { "8" } else { word })).contains("expected cells = 4"));
 }
 
 #[test]
