@@ -107,10 +107,11 @@ fn an_interrupted_sweep_is_resumed_without_repeating() {
 
     // What hung before ends well now.
     let script = place.path("rank.sh");
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/fake_rank.sh")).unwrap();
-    fs::write(&script, text.replace("    1) say", "    1|8) say")).unwrap();
-    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    fs::set_permissions(&script, mode).unwrap();
+    // Written by a child: see `usage::outside_of_the_source_tree_it_says_where_it_looked_for_suites`.
+    let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/fake_rank.sh");
+    let edit = r#"sed 's/^    1) say/    1|8) say/' "$0" > "$1" && chmod +x "$1""#;
+    let edited = std::process::Command::new("sh").args(["-c", edit, fake]).arg(&script).status().unwrap();
+    assert!(edited.success());
     let resumed = place.command(&["resume", "results/runs/s"]).env("SHARDMARK_RANK_PROGRAM", &script).output().unwrap();
     let resumed = Ran::new(resumed);
     assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);

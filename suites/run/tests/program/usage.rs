@@ -47,7 +47,10 @@ fn mistakes_are_refused_before_anything_runs() {
 fn outside_of_the_source_tree_it_says_where_it_looked_for_suites() {
     let place = Place::new("outside", &[1], "");
     let program = place.path("shardmark");
-    fs::copy(env!("CARGO_BIN_EXE_shardmark"), &program).unwrap();
+    // Not by this process: a child of another test, between its fork and its exec, would hold the copy open for writing, and
+    // what is open for writing cannot be run.
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_shardmark")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let folder = place.path("").canonicalize().unwrap();
     let looked = format!("{} or the folders above {}", folder.display(), folder.join("shardmark").display());
     let run = |arguments: &[&str]| {
