@@ -98,9 +98,9 @@ impl<'a, T: Float> Lines<'a, T> {
     /// Shares the lines of `part` until the borrow ends.
     ///
     /// # Panics
-    /// If the part does not lie inside the block: its lines would overlap.
+    /// If the part does not lie inside the block.
     pub fn new(block: &'a mut Block<T>, part: &Region) -> Self {
-        assert!(block.region().contains(part), "{part} lies inside {}", block.region());
+        block.assert_holds(part);
         Lines { layout: block.layout(), data: SharedMut::new(block.data_mut()) }
     }
 

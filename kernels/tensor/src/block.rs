@@ -83,6 +83,14 @@ impl<T: Real> Block<T> {
         Block { region, data }
     }
 
+    /// Vouches that `part` lies inside: kernels share such a part among threads, and lines of another would overlap.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn assert_holds(&self, part: &Region) {
+        assert!(self.region.contains(part), "{part} lies inside {}", self.region);
+    }
+
     /// The elements, row-major.
     pub fn into_vec(self) -> Vec<T> {
         self.data

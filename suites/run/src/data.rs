@@ -1,6 +1,7 @@
 //! `shardmark data`: simulate universes, look at datasets.
 
 use shardmark_datasets::cosmoflow::{self, DatasetSpec, Samples};
+use shardmark_host::Memory;
 use shardmark_plan::exit::Exit;
 use shardmark_plan::machine::Machine;
 
@@ -46,14 +47,5 @@ fn fits(spec: &DatasetSpec) -> Result<(), RunError> {
     /// A complex field in f64 is the least of it.
     const BYTES_PER_CELL: u64 = 48;
     let needed = (spec.cells as u64).saturating_pow(3).saturating_mul(BYTES_PER_CELL);
-    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64);
-    match Machine::here().available {
-        Some(available) if needed > available => Err(RunError::Range {
-            what: "memory of a universe",
-            expected: format!("at most {}", gib(available)),
-            got: gib(needed),
-            remedy: "lower --cells",
-        }),
-        _ => Ok(()),
-    }
+    Memory::here().holds(needed).map_err(RunError::Universe)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use shardmark_host::Shortage;
 use shardmark_plan::PlanError;
 use shardmark_plan::exit::Exit;
 
@@ -17,18 +18,9 @@ pub enum RunError {
     /// Records cannot be tabulated or drawn.
     #[error(transparent)]
     Report(#[from] shardmark_report::Error),
-    /// A number that is out of its range.
-    #[error("{what}: expected {expected}, got {got}; {remedy}")]
-    Range {
-        /// What it counts.
-        what: &'static str,
-        /// The range.
-        expected: String,
-        /// The number.
-        got: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+    /// The memory of this host cannot hold a universe while it is simulated.
+    #[error("memory of a universe: {0}; lower --cells")]
+    Universe(Shortage),
     /// No such suite.
     #[error(
         "suite {name}: expected a TOML file, or one of the suites {}, got neither; see `shardmark list`",
@@ -146,7 +138,7 @@ impl RunError {
             | RunError::NoSuites { .. }
             | RunError::Launcher { .. }
             | RunError::NoCases { .. } => Exit::Usage,
-            RunError::Range { .. } | RunError::Refused { .. } => Exit::Usage,
+            RunError::Universe(_) | RunError::Refused { .. } => Exit::Usage,
             RunError::Data(shardmark_datasets::Error::Spec { .. } | shardmark_datasets::Error::OtherSpec { .. }) => {
                 Exit::Usage
             }

@@ -106,7 +106,7 @@ impl<T: Real> Local<T> {
         if part.is_empty() {
             return;
         }
-        holds(y, part);
+        y.assert_holds(part);
         let sweep = self.forward_sweep(x, y, part);
         let Local { spec, kernels, rows, forward: packed, slope, gather: scratch, .. } = self;
         let Winograd { passes, forward: filter, scratch: buffers, .. } = &mut self.winograd;
@@ -129,7 +129,7 @@ impl<T: Real> Local<T> {
         if part.is_empty() {
             return;
         }
-        holds(dx, part);
+        dx.assert_holds(part);
         let windows = self.spec.windows;
         for (q, packed) in classes(&windows).zip(&mut self.backward) {
             let dims: [(Span, Window, Class); 3] = std::array::from_fn(|i| (part.0[i + 1], windows[i], q[i]));
@@ -204,11 +204,6 @@ impl<T: Real> Local<T> {
             y_step: std::array::from_fn(|i| y_steps[i]),
         }
     }
-}
-
-/// Threads write outputs without checks: those of a part that does not lie inside its block would overlap.
-fn holds<T: Real>(y: &Block<T>, part: &Region) {
-    assert!(y.region().contains(part), "{part} lies inside {}", y.region());
 }
 
 /// Global coordinates of a box's first position along D, H and W.
