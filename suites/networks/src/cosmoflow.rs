@@ -36,7 +36,8 @@ pub struct Cosmoflow {
     pub norm: Option<AxisSet>,
     /// Fraction that dropout drops; `None` is the network's own (0.2, MLPerf 0.5), 0 leaves the layers out.
     pub dropout: Option<f64>,
-    /// Layer at which spatial splitting ends; the default is the published one (`pool5`) or `flatten`.
+    /// Layer at which spatial splitting ends; the default is the published one (`pool5`) or `flatten`, or an earlier one on
+    /// grids where parameters below it are worth dividing.
     pub tail: Option<String>,
 }
 
@@ -61,7 +62,8 @@ impl Cosmoflow {
             Variant::Paper2020 => self.paper_2020_head(flat),
             Variant::MlPerf => self.mlperf_head(flat),
         });
-        Graph::chain(name, input, nodes, Some(self.tail.as_deref().unwrap_or(tail)))
+        let graph = Graph::chain(name, input, nodes, Some(self.tail.as_deref().unwrap_or(tail)))?;
+        Ok(Graph { tail_moves: self.tail.is_none(), ..graph })
     }
 
     fn block(&self, nodes: &mut Vec<Node>, i: usize, conv: Conv, slope: f64) {

@@ -24,6 +24,8 @@ pub struct Graph {
     pub shapes: Vec<Shape>,
     /// Layers from this one on work on whole samples.
     pub tail: usize,
+    /// Whether it may begin at an earlier layer on grids where that is faster ([`NetPlan`](crate::NetPlan)).
+    pub tail_moves: bool,
     /// Whether it is a layer taken out of a network.
     pub lone: Option<Lone>,
 }
@@ -87,7 +89,7 @@ impl Graph {
                 names: nodes[..last].iter().map(|n| n.name.as_str()).chain(["flatten"]).collect::<Vec<_>>().join(", "),
             })?,
         };
-        Ok(Graph { name: name.to_string(), nodes, shapes, tail, lone: None })
+        Ok(Graph { name: name.to_string(), nodes, shapes, tail, tail_moves: false, lone: None })
     }
 
     /// One layer on an input of `shape`.

@@ -4,8 +4,8 @@
 
 use crate::boxes;
 use crate::graph::Graph;
-use shardmark_layers::GradientHalo;
-use shardmark_partition::{Coords, Cover, Dim, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
+use shardmark_layers::{GradientHalo, Op};
+use shardmark_partition::{AxisSet, Coords, Cover, Dim, Dist, Grid, Region, SPATIAL, Shape, Span, Transfer, Window};
 use std::ops::Range;
 
 /// How many times as many parameters as values of all samples a layer has whose parameters are divided.
@@ -125,17 +125,39 @@ pub struct NetPlan {
     pub graph: Graph,
     /// The ranks.
     pub grid: Grid,
+    /// Layers from this one on work on whole samples.
+    tail: usize,
 }
 
 impl NetPlan {
     /// Lays a network out on a grid.
     pub fn new(graph: Graph, grid: Grid) -> Self {
-        NetPlan { graph, grid }
+        let mut plan = NetPlan { tail: graph.tail, graph, grid };
+        if plan.graph.tail_moves {
+            plan.tail = plan.earliest_tail();
+        }
+        plan
+    }
+
+    /// Layers from this one on work on whole samples, in [`Dist::samples`].
+    pub fn tail(&self) -> usize {
+        self.tail
+    }
+
+    /// The first layer worth dividing from which on, up to the graph's tail, all others are so too or have next to nothing to
+    /// do. Statistics over some of the ranks would become others where the tail begins earlier.
+    fn earliest_tail(&self) -> usize {
+        let moves = |i: usize| match &self.graph.nodes[i].op {
+            Op::Norm(norm) => norm.group == AxisSet::ALL,
+            op => op.params().is_empty() || self.worth_dividing(i),
+        };
+        let below = (0..self.graph.tail).rev().take_while(|&i| moves(i));
+        below.filter(|&i| self.worth_dividing(i)).last().unwrap_or(self.graph.tail)
     }
 
     /// Distribution in which layer `i` works.
     pub fn dist(&self, i: usize) -> Dist {
-        if i < self.graph.tail { Dist::spatial() } else { Dist::samples() }
+        if i < self.tail { Dist::spatial() } else { Dist::samples() }
     }
 
     /// Plan of layer `i`; costs a few dozen integer operations, so nothing is stored here.
@@ -175,8 +197,13 @@ impl NetPlan {
     /// ([`ShareLayer`](shardmark_layers::ShareLayer)): inputs, outputs and their gradients are then sent instead of gradients
     /// and new parameters. What is sent is waited for, while those would hide behind the backward pass; so it has to be much less.
     pub fn divides(&self, i: usize) -> bool {
+        i >= self.tail && self.worth_dividing(i)
+    }
+
+    /// Whether the parameters of layer `i` would be divided if it were in the tail.
+    fn worth_dividing(&self, i: usize) -> bool {
         let (op, ranks) = (&self.graph.nodes[i].op, self.grid.size());
-        if ranks == 1 || i < self.graph.tail || !op.divides() {
+        if ranks == 1 || !op.divides() {
             return false;
         }
         let values: usize = self.graph.shapes[i..i + 2].iter().map(|shape| shape[1..].iter().product::<usize>()).sum();
@@ -207,7 +234,7 @@ impl NetPlan {
     /// The layer in whose backward pass a rank comes to the gradients of divided parameters, while the first halo below the
     /// tail is on its way; `None` is after all layers.
     pub fn shares_after(&self) -> Option<usize> {
-        (0..self.graph.tail).rev().find(|&i| self.layer(i).grad_halo.is_some())
+        (0..self.tail).rev().find(|&i| self.layer(i).grad_halo.is_some())
     }
 
     /// Whether layer `i` writes its output over its input: it can, and nobody else reads that input. The layer below made

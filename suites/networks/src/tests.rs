@@ -1,5 +1,7 @@
 //! Networks against the published costs; every grid against the serial run; Steps against counted messages.
 
+mod tail;
+
 use crate::*;
 use shardmark_comm::{Comm, Counted, Counts, solo, threads};
 use shardmark_host::SOLO;
@@ -93,14 +95,6 @@ fn executed_convolution_flops_leave_out_the_first_data_gradient() {
     assert_eq!(format!("{:.2}", flops as f64 / 1e9), "48.30");
 }
 
-#[test]
-fn the_tail_is_named_or_refused() {
-    let net = |tail: &str| Cosmoflow { tail: Some(tail.into()), ..network(Variant::Paper2020) };
-    assert_eq!(net("pool3").graph().expect("valid").nodes[net("pool3").graph().expect("valid").tail].name, "pool3");
-    let message = net("pool9").graph().expect_err("refused").to_string();
-    assert!(message.contains("'pool9'") && message.contains("pool5"), "{message}");
-}
-
 struct Run {
     loss: f64,
     grads: Vec<(String, Vec<f32>)>,
@@ -169,26 +163,6 @@ fn every_grid_gives_the_serial_gradients_and_the_foreseen_messages() {
         assert_grids_agree(&narrow(Variant::Paper2020, [9, 10, 17], 2, norm, Some("conv1")), &[2, 4, 8]);
         assert_grids_agree(&narrow(Variant::Paper2020, [16, 18, 13], 2, norm, Some("conv3")), &[2, 3, 4, 6]);
     }
-}
-
-/// The layers whose parameters are divided.
-fn divided(graph: &Graph, grid: &str) -> Vec<String> {
-    let plan = NetPlan::new(graph.clone(), grid.parse().expect("valid"));
-    let divided = (0..graph.nodes.len()).filter(|&i| plan.divides(i));
-    divided.map(|i| graph.nodes[i].name.clone()).collect()
-}
-
-#[test]
-fn parameters_are_divided_where_they_outnumber_values() {
-    let net = |batch| cosmoflow(Variant::Paper2020, [128; 3], batch, Some(AxisSet::ALL));
-    assert_eq!(divided(&net(1), "1x1x1x1"), [""; 0]);
-    assert_eq!(divided(&net(1), "1x2x1x1"), ["conv6", "conv7", "fc1", "fc2"]);
-    assert_eq!(divided(&net(64), "2x2x1x1"), ["conv6", "conv7", "fc1"]);
-    assert_eq!(divided(&net(128), "2x2x1x1"), ["fc1"]);
-    assert_eq!(divided(&net(16), "16x16x16x16"), [""; 0]);
-    // What the grids below are to show.
-    let wide = narrow(Variant::Paper2020, [16, 18, 13], 2, None, Some("conv3"));
-    assert_eq!(divided(&wide, "1x2x1x1"), ["conv3", "fc1"]);
 }
 
 #[test]

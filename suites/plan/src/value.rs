@@ -345,7 +345,8 @@ impl Value for Input {
 /// The layer from whose output on samples are no longer split in space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tail {
-    /// The published one: `pool5` of the 2020 network, else where the volume is flattened.
+    /// The published one: `pool5` of the 2020 network, else where the volume is flattened; or an earlier one on grids where
+    /// parameters below it are worth dividing.
     Auto,
     /// The layer of this name.
     Layer(String),

@@ -44,7 +44,7 @@ impl<'a> Generator<'a> {
             return Box::new(std::iter::empty());
         }
         let this = *self;
-        let tail = self.plan.graph.tail..self.plan.graph.nodes.len();
+        let tail = self.plan.tail()..self.plan.graph.nodes.len();
         Box::new(tail.rev().filter(move |&i| this.plan.divides(i)).flat_map(move |i| this.share_of(i)))
     }
 
