@@ -19,7 +19,7 @@ mod windows;
 
 pub use samples::Samples;
 
-use crate::dense::Product;
+use crate::dense::{Product, column_sums};
 use crate::{Env, Float, Layer, LayerError, Op, Param};
 use shardmark_partition::{Region, Shape, block};
 use shardmark_tensor::Block;
@@ -197,10 +197,7 @@ impl<T: Float> Layer<T> for ShareLayer<T> {
         let v = if matches!(op, Op::Conv(_)) { &all_dy } else { &all_x };
         product.backward_weight(env.team, v, met, &mut params[0].grad);
         if let Some(bias) = params.get_mut(1) {
-            bias.grad.fill(T::ZERO);
-            for dy in all_dy.chunks_exact(y[4]) {
-                bias.grad.iter_mut().zip(&dy[own.clone()]).for_each(|(sum, &dy)| *sum += dy);
-            }
+            column_sums(all_dy, y[4], own.start, &mut bias.grad);
         }
         Ok(())
     }

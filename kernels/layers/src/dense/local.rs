@@ -12,6 +12,8 @@ const ROWS: usize = 4;
 const PART: usize = 1 << 16;
 /// Input features of the narrowest part: some cache lines of each output's weights, or memory does not keep up.
 const WIDE: usize = 256;
+/// Columns that are summed together.
+const COLUMNS: usize = 16;
 
 /// Calls `work` with ranges of `0..count`, each worth about `PART` weights of the `len` in all, in at most `most` parts.
 fn share(team: &Team, count: usize, len: usize, most: usize, work: impl Fn(Range<usize>) + Sync) {
@@ -181,10 +183,14 @@ fn product<T: Float, const L: usize>(rows: usize, x: &[T], c: usize, dy: &[T], k
     sum
 }
 
-/// `dbias = sum of the rows of dy`; zero without rows.
-pub(super) fn bias_gradient<T: Float>(dy: &[T], dbias: &mut [T]) {
-    dbias.fill(T::ZERO);
-    for dy in dy.chunks_exact(dbias.len()) {
-        dbias.iter_mut().zip(dy).for_each(|(db, &dy)| *db += dy);
+/// Overwrites `sums` with the sums of columns of a matrix whose rows have `width` elements, from column `first` on; zero without
+/// rows. In f64: the bias gradient below a batch norm is nothing but what rounding leaves of terms that cancel.
+pub fn column_sums<T: Float>(rows: &[T], width: usize, first: usize, sums: &mut [T]) {
+    for (i, sums) in sums.chunks_mut(COLUMNS).enumerate() {
+        let (at, mut strip) = (first + i * COLUMNS, [0.0; COLUMNS]);
+        for row in rows.chunks_exact(width) {
+            strip.iter_mut().zip(&row[at..][..sums.len()]).for_each(|(sum, term)| *sum += term.to_f64());
+        }
+        sums.iter_mut().zip(strip).for_each(|(sum, strip)| *sum = T::from_f64(strip));
     }
 }

@@ -13,6 +13,7 @@ pub mod reference;
 mod tests;
 
 pub use flatten::{Flatten, FlattenLayer};
+pub(crate) use local::column_sums;
 pub(crate) use product::Product;
 
 use crate::{Env, Float, Init, Layer, LayerError, Param, ParamSpec};
@@ -98,7 +99,7 @@ impl<T: Float> Layer<T> for DenseLayer<T> {
         let (x, dy) = (&x.data()[rows(x, part)], &dy.data()[rows(dy, part)]);
         self.product.backward_weight(env.team, x, dy, &mut self.params[0].grad);
         if let Some(bias) = self.params.get_mut(1) {
-            local::bias_gradient(dy, &mut bias.grad);
+            column_sums(dy, bias.grad.len(), 0, &mut bias.grad);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Compares a run on a grid with the serial pair, tensor by tensor.
 
-use super::oracle::{Outcome, Pair};
+use super::oracle::{Outcome, Serial};
 use super::{OWN_ERRORS, ULPS, ULPS_AFTER_STEPS};
 use shardmark_store::Check as Verdict;
 
@@ -15,16 +15,17 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares every tensor of a run.
-    pub fn add(&mut self, got: &Outcome, expected: &Pair) {
+    pub fn add(&mut self, got: &Outcome, expected: &Serial) {
         for (i, (name, values)) in got.tensors.iter().enumerate() {
-            let (exact, rounded) = (&expected.exact.tensors[i].1, &expected.rounded.tensors[i].1);
+            let exact = &expected.exact.tensors[i].1;
+            let rounded: Vec<&[f64]> = expected.rounded.iter().map(|run| run.tensors[i].1.as_slice()).collect();
             self.tensors += 1;
             if values.len() != exact.len() {
                 self.wrong.push(format!("{name}: expected {} values, got {}", exact.len(), values.len()));
                 continue;
             }
             let ulps = if name.starts_with("weight ") { ULPS_AFTER_STEPS } else { ULPS };
-            let used = used(values, exact, rounded, ulps);
+            let used = used(values, exact, &rounded, ulps);
             if used > self.used || self.worst.is_empty() {
                 self.used = used;
                 self.worst = name.clone();
@@ -52,15 +53,12 @@ impl Comparison {
     }
 }
 
-/// The fraction of the tolerance that a tensor uses, by its largest error or by the L2 norm of its error.
-fn used(got: &[f64], exact: &[f64], rounded: &[f64], ulps: f64) -> f64 {
+/// The fraction of the tolerance that a tensor uses, by its largest error or by the L2 norm of its error. Its own error is the
+/// largest of the serial runs'.
+fn used(got: &[f64], exact: &[f64], rounded: &[&[f64]], ulps: f64) -> f64 {
     let ulps = ulps * f64::from(f32::EPSILON);
-    let (mut error, mut own, mut scale) = (Norms::default(), Norms::default(), Norms::default());
-    for ((&g, &e), &r) in got.iter().zip(exact).zip(rounded) {
-        error.add(g - e);
-        own.add(r - e);
-        scale.add(e);
-    }
+    let (error, scale) = (Norms::of_difference(got, exact), Norms::of(exact.iter().copied()));
+    let own = rounded.iter().map(|rounded| Norms::of_difference(rounded, exact)).fold(Norms::default(), Norms::larger);
     let fraction = |error: f64, own: f64, scale: f64| {
         if error == 0.0 { 0.0 } else { error / (OWN_ERRORS * own + ulps * scale) }
     };
@@ -76,10 +74,22 @@ struct Norms {
 }
 
 impl Norms {
-    fn add(&mut self, value: f64) {
-        // Leaves out NaN; the squares do not.
-        self.max = self.max.max(value.abs());
-        self.squares += value * value;
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        // The largest leaves out NaN; the squares do not.
+        values.fold(Norms::default(), |n, value| Norms {
+            max: n.max.max(value.abs()),
+            squares: n.squares + value * value,
+        })
+    }
+
+    fn of_difference(a: &[f64], b: &[f64]) -> Self {
+        Norms::of(a.iter().zip(b).map(|(a, b)| a - b))
+    }
+
+    fn larger(self, other: Self) -> Self {
+        // A NaN of either stays.
+        let squares = if other.squares > self.squares || other.squares.is_nan() { other.squares } else { self.squares };
+        Norms { max: self.max.max(other.max), squares }
     }
 }
 
@@ -91,14 +101,23 @@ mod tests {
     fn the_serial_runs_own_error_is_the_measure() {
         let exact = vec![1.0; 4];
         let rounded = vec![1.001, 1.0, 1.0, 1.0];
-        assert!(used(&[1.0, 1.0, 1.0039, 1.0], &exact, &rounded, ULPS) < 1.0);
-        assert!(used(&[1.0, 1.0, 1.0045, 1.0], &exact, &rounded, ULPS) > 1.0);
-        assert!(used(&[1.0, 1.003, 1.003, 1.003], &exact, &rounded, ULPS) > 1.0, "many large errors count more");
+        assert!(used(&[1.0, 1.0, 1.0039, 1.0], &exact, &[&rounded], ULPS) < 1.0);
+        assert!(used(&[1.0, 1.0, 1.0045, 1.0], &exact, &[&rounded], ULPS) > 1.0);
+        assert!(used(&[1.0, 1.003, 1.003, 1.003], &exact, &[&rounded], ULPS) > 1.0, "many large errors count more");
+    }
+
+    #[test]
+    fn the_largest_own_error_of_the_serial_runs_counts() {
+        let (near, far) = ([1.0001, 1.0], [1.0, 1.001]);
+        for rounded in [[&near[..], &far[..]], [&far[..], &near[..]]] {
+            assert!(used(&[1.0039, 1.0], &[1.0, 1.0], &rounded, ULPS) < 1.0);
+            assert!(used(&[1.0045, 1.0], &[1.0, 1.0], &rounded, ULPS) > 1.0);
+        }
     }
 
     #[test]
     fn not_a_number_never_passes() {
-        assert!(used(&[f64::NAN, 1.0], &[1.0, 1.0], &[1.0, 1.0], ULPS).is_infinite());
-        assert!(used(&[1.0, 1.0], &[1.0, 1.0], &[f64::NAN, 1.0], ULPS) == 0.0);
+        assert!(used(&[f64::NAN, 1.0], &[1.0, 1.0], &[&[1.0, 1.0]], ULPS).is_infinite());
+        assert!(used(&[1.0, 1.0], &[1.0, 1.0], &[&[f64::NAN, 1.0]], ULPS) == 0.0);
     }
 }

@@ -30,6 +30,16 @@ pub struct Subject {
     pub init: InitScheme,
     /// Seed of weights, input and targets.
     pub seed: u64,
+    /// Which of its values, those with these last bits, the input has an ulp beside where they would be.
+    pub nudged: Nudged,
+}
+
+/// Values of an input, chosen by their bits, that are an ulp beside where they would be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nudged {
+    None,
+    Half,
+    All,
 }
 
 /// What a run gave, as f64 and gathered from all ranks.
@@ -41,17 +51,18 @@ pub struct Outcome {
     pub counts: Counts,
 }
 
-/// The serial runs of a subject, one pair for each optimizer.
+/// The serial runs of a subject, for each optimizer.
 pub struct Oracle {
-    pub runs: Vec<Pair>,
+    pub runs: Vec<Serial>,
 }
 
-/// The yardstick: a run in f64, and how far the same run in f32 is from it.
-pub struct Pair {
+/// The yardstick: a run in f64, and how far runs in f32 are from it.
+pub struct Serial {
     /// In f64.
     pub exact: Outcome,
-    /// In f32.
-    pub rounded: Outcome,
+    /// In f32, each with other roundings: a single one may come close to the exact loss by chance, or to all gradients of a
+    /// layer where their errors have one cause.
+    pub rounded: Vec<Outcome>,
 }
 
 impl Oracle {
@@ -69,13 +80,17 @@ impl Oracle {
     /// When a step fails.
     pub fn on_grid(subject: &Subject, grid: Grid, comm: &dyn Comm) -> Result<Oracle, RankError> {
         let plan = NetPlan::new(subject.graph.clone(), grid);
-        let pair = |&optimizer: &OptimSpec| {
-            Ok(Pair {
+        let ways: &[Nudged] =
+            if subject.graph.lone.is_some() { &[Nudged::None] } else { &[Nudged::None, Nudged::Half, Nudged::All] };
+        let serial = |&optimizer: &OptimSpec| {
+            let rounded =
+                |&nudged: &Nudged| run::<f32>(comm, &SOLO, &plan, optimizer, &Subject { nudged, ..subject.clone() });
+            Ok(Serial {
                 exact: run::<f64>(comm, &SOLO, &plan, optimizer, subject)?,
-                rounded: run::<f32>(comm, &SOLO, &plan, optimizer, subject)?,
+                rounded: ways.iter().map(rounded).collect::<Result<_, RankError>>()?,
             })
         };
-        Ok(Oracle { runs: subject.optimizers.iter().map(pair).collect::<Result<_, RankError>>()? })
+        Ok(Oracle { runs: subject.optimizers.iter().map(serial).collect::<Result<_, RankError>>()? })
     }
 }
 
@@ -96,7 +111,7 @@ pub fn run<T: Float>(
     let Subject { loss, steps, init, seed, .. } = *subject;
     let counted = Counted::new(comm);
     let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), loss, optimizer, init, seed)?;
-    let input = convert::<T>(&synthetic_input(plan, &trainer.input_region(), seed));
+    let input = convert::<T>(&subject.nudged.apply(synthetic_input(plan, &trainer.input_region(), seed)));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();
     let loss = trainer.gradients(input.clone(), &target)?;
@@ -126,6 +141,20 @@ pub fn run<T: Float>(
         tell(&trainer, "weight", |p| p.value)?;
     }
     Ok(Outcome { tensors, counts })
+}
+
+impl Nudged {
+    fn apply(self, mut block: Block<f32>) -> Block<f32> {
+        for value in block.data_mut().iter_mut().filter(|value| **value != 0.0) {
+            let bits = value.to_bits();
+            *value = f32::from_bits(match self {
+                Nudged::None => bits,
+                Nudged::Half => bits ^ (bits >> 1 & 1),
+                Nudged::All => bits ^ 1,
+            });
+        }
+        block
+    }
 }
 
 /// A block in another element type.
