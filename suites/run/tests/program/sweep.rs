@@ -188,7 +188,8 @@ fn started_pid(place: &Place) -> u32 {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap())?;
         let text = fs::read_to_string(newest).ok()?;
-        text.split_once("\"pid\":")?.1.split(',').next()?.parse().ok()
+        // The log may end within the number.
+        text.split_once("\"pid\":")?.1.split_once(',')?.0.parse().ok()
     };
     wait_until(|| find().is_some());
     find().unwrap()
