@@ -8,12 +8,17 @@ use shardmark_bench::{Amount, Case, ROLES, problems};
 use shardmark_host::{HugePages, Team};
 use shardmark_layers::conv::Isa;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: HugePages = HugePages;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    shardmark_bench::end(bench())
+}
+
+fn bench() -> Result<(), Box<dyn Error>> {
     let timing = std::env::args().any(|a| a == "--bench");
     let threads = threads(std::env::var("SHARDMARK_THREADS").ok())?;
     let mut criterion = Criterion::default()
@@ -33,17 +38,19 @@ fn main() -> Result<(), Box<dyn Error>> {
                     Amount::Bytes(bytes) => Throughput::Bytes(bytes),
                 });
                 // Data is allocated for the benches that the filter selects only.
-                let mut failure = None;
+                let mut outcome: Result<(), Box<dyn Error>> = Ok(());
                 group.bench_function(format!("{problem} {pass}"), |bencher| {
                     let case = Team::new(threads).map_err(Box::from).and_then(|team| Ok(Case::new(&problem, team)?));
-                    match case {
-                        Ok(mut case) => bencher.iter(|| case.run(pass)),
-                        Err(error) => failure = Some::<Box<dyn Error>>(error),
+                    let run = case.and_then(|mut case| {
+                        let mut last = Ok(());
+                        bencher.iter(|| last = case.run(pass));
+                        Ok(last?)
+                    });
+                    if outcome.is_ok() {
+                        outcome = run;
                     }
                 });
-                if let Some(error) = failure {
-                    return Err(error);
-                }
+                outcome?;
             }
         }
         group.finish();

@@ -7,6 +7,7 @@ use shardmark_bench::{Amount, Case, Problem, ROLES, peak, problems};
 use shardmark_host::{HugePages, Team};
 use shardmark_layers::conv::Isa;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 #[global_allocator]
@@ -16,7 +17,11 @@ static ALLOCATOR: HugePages = HugePages;
 const LEAST: usize = 5;
 const ENOUGH: Duration = Duration::from_millis(500);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    shardmark_bench::end(tell())
+}
+
+fn tell() -> Result<(), Box<dyn Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let threads = threads(&mut args)?;
     let mut args = args.into_iter();

@@ -24,6 +24,9 @@ pub use case::Case;
 pub use pass::{Amount, Pass};
 pub use problem::{Problem, ProblemError, Work};
 
+use std::error::Error;
+use std::process::ExitCode;
+
 /// Roles and the text of their files.
 pub const ROLES: [(&str, &str); 5] = [
     ("smoke", include_str!("../shapes/smoke.txt")),
@@ -40,4 +43,15 @@ pub const ROLES: [(&str, &str); 5] = [
 pub fn problems(text: &str) -> Result<Vec<Problem>, ProblemError> {
     let lines = text.lines().map(|l| l.split('#').next().unwrap_or_default().trim());
     lines.filter(|l| !l.is_empty()).map(str::parse).collect()
+}
+
+/// How a program ends; an error is told in a line.
+pub fn end(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
