@@ -67,10 +67,11 @@ pub(crate) enum Stores {
 }
 
 impl Stores {
-    /// What suits a pass that overwrites `part` of an output without reading it. Where strips do not fill the channels, two
-    /// kinds of stores would meet in a line of cache.
-    pub fn of<T>(part: &Region) -> Self {
-        let streams = part.len() * size_of::<T>() >= STREAMED && part.0[4].len().is_multiple_of(STRIP);
+    /// What suits a pass that overwrites an output without reading it. The output is all of the block, also where a pass goes
+    /// over it in parts: who reads it next finds none of it in the caches. Where strips do not fill the channels, two kinds
+    /// of stores would meet in a line of cache.
+    pub fn of<T>(output: &Region) -> Self {
+        let streams = output.len() * size_of::<T>() >= STREAMED && output.0[4].len().is_multiple_of(STRIP);
         if streams { Stores::Streaming } else { Stores::Cached }
     }
 }

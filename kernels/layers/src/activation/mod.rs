@@ -49,7 +49,7 @@ impl LeakyReluLayer {
 impl<T: Float> Layer<T> for LeakyReluLayer {
     fn forward(&mut self, env: &Env, x: &Block<T>, y: &mut Block<T>, part: &Region) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
-        let leaky_relu = match Stores::of::<T>(part) {
+        let leaky_relu = match Stores::of::<T>(y.region()) {
             Stores::Cached => local::leaky_relu::<T, Cached>,
             Stores::Streaming => local::leaky_relu::<T, Streaming>,
         };
@@ -68,7 +68,7 @@ impl<T: Float> Layer<T> for LeakyReluLayer {
     ) -> Result<(), LayerError> {
         let slope = T::from_f64(self.spec.slope);
         let (sign, layout, len) = (self.sign(x, y), dy.layout(), lines::line_len(part));
-        let gradient = match Stores::of::<T>(part) {
+        let gradient = match Stores::of::<T>(dx.region()) {
             Stores::Cached => local::leaky_relu_gradient::<T, Cached>,
             Stores::Streaming => local::leaky_relu_gradient::<T, Streaming>,
         };

@@ -187,7 +187,7 @@ impl<T: Float> Layer<T> for NormLayer<T> {
         let scale = weight.value.iter().zip(&used.inv_std).map(|(w, s)| T::from_f64(w.to_f64() * s));
         overwrite_period(&mut channels.scale, scale);
         overwrite_period(&mut channels.shift, bias.value.iter().copied());
-        let normalise = match Stores::of::<T>(part) {
+        let normalise = match Stores::of::<T>(y.region()) {
             Stores::Cached => local::normalise::<T, Cached>,
             Stores::Streaming => local::normalise::<T, Streaming>,
         };
@@ -207,7 +207,7 @@ impl<T: Float> Layer<T> for NormLayer<T> {
     ) -> Result<(), LayerError> {
         self.prepare_gradient(env, x, dy, part)?;
         let (layout, len) = (dy.layout(), lines::line_len(part));
-        let input_gradient = match Stores::of::<T>(part) {
+        let input_gradient = match Stores::of::<T>(dx.region()) {
             Stores::Cached => local::input_gradient::<T, Cached>,
             Stores::Streaming => local::input_gradient::<T, Streaming>,
         };

@@ -75,11 +75,11 @@ pub(super) fn average<T: Float>(
     let Scratch { lines: buffers, readers } = scratch;
     readers.find(&ww, part.0[3], part.0[4].len());
     local::fit(buffers, team, readers.line);
-    let (dx, buffers, readers, tiles) = (Lines::new(dx, part), &*buffers, &*readers, tiles(part, 1, len));
-    let gather_line = match Stores::of::<T>(part) {
+    let gather_line = match Stores::of::<T>(dx.region()) {
         Stores::Cached => gather_line::<T, Cached>,
         Stores::Streaming => gather_line::<T, Streaming>,
     };
+    let (dx, buffers, readers, tiles) = (Lines::new(dx, part), &*buffers, &*readers, tiles(part, 1, len));
     team.run(tiles.count(), |thread, i| {
         let buffer = &mut *buffers.of(thread);
         for at in lines(&tiles.get(i)) {

@@ -89,7 +89,7 @@ pub(super) fn scatter<T: Float>(
     scratch.fit(team, line_len(part), part.0[3], pool, &x.layout());
     // Whether some line is written more than once.
     let again = pool.windows[..2].iter().any(overlap);
-    let run = match Stores::of::<T>(&covered) {
+    let run = match Stores::of::<T>(dx.region()) {
         Stores::Streaming if !again => Tile::run::<Streaming>,
         _ => Tile::run::<Cached>,
     };
