@@ -112,7 +112,7 @@ impl<T: Float> Trainer<'_, T> {
             }
             let nothing_else = boxes.0[n..].iter().all(|slab| slab.interior.is_empty());
             if waits
-                && (nothing_else || n > 0 && self.is_there(&pending))
+                && (nothing_else || self.is_there(&pending))
                 && let Some(there) = pending.take()
             {
                 finish(self.comm, there, source, Arrival::Overwrite, &mut self.outbox, &mut self.clock.phases)?;
