@@ -41,13 +41,13 @@ fn bench() -> Result<(), Box<dyn Error>> {
                 let mut outcome: Result<(), Box<dyn Error>> = Ok(());
                 group.bench_function(format!("{problem} {pass}"), |bencher| {
                     let case = Team::new(threads).map_err(Box::from).and_then(|team| Ok(Case::new(&problem, team)?));
-                    let run = case.and_then(|mut case| {
-                        let mut last = Ok(());
-                        bencher.iter(|| last = case.run(pass));
-                        Ok(last?)
-                    });
-                    if outcome.is_ok() {
-                        outcome = run;
+                    match case {
+                        Ok(mut case) => bencher.iter(|| {
+                            if let Err(error) = case.run(pass) {
+                                outcome = Err(error.into());
+                            }
+                        }),
+                        Err(error) => outcome = Err(error),
                     }
                 });
                 outcome?;

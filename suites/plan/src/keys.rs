@@ -91,7 +91,7 @@ pub const KEYS: &[Key] = &[
         tail,
         false,
         "auto | flatten | a layer's name",
-        "the layer from which on samples are not split in space; auto: the published one, or an earlier one on grids where its parameters are worth dividing"
+        "the layer from which on samples are not split in space; auto: the published one, or one before it if that is faster"
     ),
     key!(
         conv,

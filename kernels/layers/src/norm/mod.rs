@@ -191,7 +191,7 @@ impl<T: Float> Layer<T> for NormLayer<T> {
             Stores::Cached => local::normalise::<T, Cached>,
             Stores::Streaming => local::normalise::<T, Streaming>,
         };
-        let sweep = Sweep::of::<T>(part, spec.channels);
+        let sweep = Sweep::of::<T>(y.region(), spec.channels);
         lines::map(env.team, x, y, part, |_, x, y| normalise(channels, *slope, sweep, x, y));
         Ok(())
     }
@@ -211,7 +211,7 @@ impl<T: Float> Layer<T> for NormLayer<T> {
             Stores::Cached => local::input_gradient::<T, Cached>,
             Stores::Streaming => local::input_gradient::<T, Streaming>,
         };
-        let sweep = Sweep::of::<T>(part, self.spec.channels);
+        let sweep = Sweep::of::<T>(dx.region(), self.spec.channels);
         lines::map(env.team, x, dx, part, |at, x, dx| {
             let dy = lines::line(dy.data(), &layout, at, len);
             input_gradient(&self.channels, self.dy_slope, sweep, x, Some(dy), dx);

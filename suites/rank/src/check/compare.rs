@@ -1,4 +1,4 @@
-//! Compares a run on a grid with the serial pair, tensor by tensor.
+//! Compares a run on a grid with the serial runs, tensor by tensor.
 
 use super::oracle::{Outcome, Serial};
 use super::{OWN_ERRORS, ULPS, ULPS_AFTER_STEPS};

@@ -1,8 +1,9 @@
 //! Whether a run on a grid gives the serial result: before a case is timed, and for every grid of the check suite.
 //!
 //! The yardstick is the serial run itself: the same network on one rank in f32 is some way from the same network in
-//! f64. How far is seen from three runs, whose inputs differ by an ulp here and there. A grid may be [`OWN_ERRORS`] times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest
-//! value, in the largest error and in the L2 norm.
+//! f64. How far is seen from three runs, whose inputs differ by an ulp here and there. A grid may be [`OWN_ERRORS`]
+//! times as far from the f64 run, plus [`ULPS`] roundings of a tensor's largest value, in the largest error and in the
+//! L2 norm.
 
 mod command;
 mod compare;
@@ -18,7 +19,7 @@ use crate::error::RankError;
 use crate::network;
 use crate::ranks::Watch;
 use compare::Comparison;
-use oracle::{Nudged, Subject, run};
+use oracle::{Subject, run};
 use shardmark_comm::Comm;
 use shardmark_host::Team;
 use shardmark_networks::NetPlan;
@@ -54,7 +55,6 @@ fn subject(case: &Case) -> Result<Subject, RankError> {
         steps,
         init: network::init(case),
         seed: case.seed,
-        nudged: Nudged::None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The networks of the check suite.
 
-use super::oracle::{Nudged, Subject};
+use super::oracle::Subject;
 use crate::error::RankError;
 use crate::network;
 use shardmark_layers::Op;
@@ -41,7 +41,6 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             steps,
             init: InitScheme::He,
             seed: 1,
-            nudged: Nudged::None,
         })
     };
     let global = Some(AxisSet::ALL);
@@ -59,7 +58,6 @@ pub fn subjects() -> Result<Vec<Subject>, RankError> {
             steps: 5,
             init: InitScheme::He,
             seed: 1,
-            nudged: Nudged::None,
         },
     ];
     for line in LAYERS {
@@ -93,7 +91,6 @@ pub fn lone(line: &str) -> Result<Subject, RankError> {
         steps: 0,
         init: InitScheme::He,
         seed: 1,
-        nudged: Nudged::None,
     })
 }
 

@@ -30,17 +30,13 @@ pub struct Subject {
     pub init: InitScheme,
     /// Seed of weights, input and targets.
     pub seed: u64,
-    /// Which of its values, those with these last bits, the input has an ulp beside where they would be.
-    pub nudged: Nudged,
 }
 
-/// Values of an input, chosen by their bits, that are an ulp beside where they would be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Nudged {
-    None,
-    Half,
-    All,
-}
+/// Which last bit of an input's value changes, by its bits: values then lie an ulp beside where they would.
+type Nudge = fn(u32) -> u32;
+
+/// The inputs of the serial runs in f32: as it is, with half of its values nudged, with all of them.
+const NUDGES: [Nudge; 3] = [|_| 0, |bits| bits >> 1 & 1, |_| 1];
 
 /// What a run gave, as f64 and gathered from all ranks.
 #[derive(Clone, Debug)]
@@ -80,14 +76,13 @@ impl Oracle {
     /// When a step fails.
     pub fn on_grid(subject: &Subject, grid: Grid, comm: &dyn Comm) -> Result<Oracle, RankError> {
         let plan = NetPlan::new(subject.graph.clone(), grid);
-        let ways: &[Nudged] =
-            if subject.graph.lone.is_some() { &[Nudged::None] } else { &[Nudged::None, Nudged::Half, Nudged::All] };
+        // In a layer alone no error grows.
+        let nudges = if subject.graph.lone.is_some() { &NUDGES[..1] } else { &NUDGES };
         let serial = |&optimizer: &OptimSpec| {
-            let rounded =
-                |&nudged: &Nudged| run::<f32>(comm, &SOLO, &plan, optimizer, &Subject { nudged, ..subject.clone() });
+            let rounded = |&nudge| run_nudged::<f32>(comm, &SOLO, &plan, optimizer, subject, nudge);
             Ok(Serial {
                 exact: run::<f64>(comm, &SOLO, &plan, optimizer, subject)?,
-                rounded: ways.iter().map(rounded).collect::<Result<_, RankError>>()?,
+                rounded: nudges.iter().map(rounded).collect::<Result<_, RankError>>()?,
             })
         };
         Ok(Oracle { runs: subject.optimizers.iter().map(serial).collect::<Result<_, RankError>>()? })
@@ -105,13 +100,24 @@ pub fn run<T: Float>(
     optimizer: OptimSpec,
     subject: &Subject,
 ) -> Result<Outcome, RankError> {
+    run_nudged::<T>(comm, team, plan, optimizer, subject, NUDGES[0])
+}
+
+fn run_nudged<T: Float>(
+    comm: &dyn Comm,
+    team: &Team,
+    plan: &NetPlan,
+    optimizer: OptimSpec,
+    subject: &Subject,
+    nudge: Nudge,
+) -> Result<Outcome, RankError> {
     if subject.graph.lone.is_some() {
         return lone::run::<T>(comm, team, plan, subject);
     }
     let Subject { loss, steps, init, seed, .. } = *subject;
     let counted = Counted::new(comm);
     let mut trainer = Trainer::<T>::new(&counted, team, plan.clone(), loss, optimizer, init, seed)?;
-    let input = convert::<T>(&subject.nudged.apply(synthetic_input(plan, &trainer.input_region(), seed)));
+    let input = convert::<T>(&nudged(synthetic_input(plan, &trainer.input_region(), seed), nudge));
     let target = convert::<T>(&synthetic_target(plan, &trainer.target_region(), seed));
     counted.reset();
     let loss = trainer.gradients(input.clone(), &target)?;
@@ -143,18 +149,12 @@ pub fn run<T: Float>(
     Ok(Outcome { tensors, counts })
 }
 
-impl Nudged {
-    fn apply(self, mut block: Block<f32>) -> Block<f32> {
-        for value in block.data_mut().iter_mut().filter(|value| **value != 0.0) {
-            let bits = value.to_bits();
-            *value = f32::from_bits(match self {
-                Nudged::None => bits,
-                Nudged::Half => bits ^ (bits >> 1 & 1),
-                Nudged::All => bits ^ 1,
-            });
-        }
-        block
+fn nudged(mut block: Block<f32>, nudge: Nudge) -> Block<f32> {
+    for value in block.data_mut().iter_mut().filter(|value| **value != 0.0) {
+        let bits = value.to_bits();
+        *value = f32::from_bits(bits ^ nudge(bits));
     }
+    block
 }
 
 /// A block in another element type.
